@@ -21,7 +21,11 @@ export interface Slice {
 }
 
 /** Plain loops over typed arrays that do the whole job of one dispatch: the slow truth. */
-export type HostKernel = (buffers: readonly TypedArray[], ints: readonly number[], floats: readonly number[]) => void;
+export type HostKernel = (
+  buffers: readonly TypedArray[],
+  ints: readonly number[],
+  floats: readonly number[],
+) => void;
 
 /** One kernel on every device: its key is `op.form.pass`, its host loops travel with it. */
 export interface Kernel {
