@@ -22,7 +22,12 @@ export function allocateArray(dtype: DType, length: number): TypedArray {
 }
 
 /** A typed array over existing bytes. */
-export function viewArray(dtype: DType, buffer: ArrayBufferLike, byteOffset: number, length: number): TypedArray {
+export function viewArray(
+  dtype: DType,
+  buffer: ArrayBufferLike,
+  byteOffset: number,
+  length: number,
+): TypedArray {
   return new arrays[dtype](buffer as ArrayBuffer, byteOffset, length);
 }
 
