@@ -71,7 +71,15 @@ function entry(sources: string[]): { text: string; kernels: string[] } {
 
 async function compile(tier: (typeof tiers)[number]): Promise<Uint8Array> {
   const output = join(generated, `tier-${tier.name}.${process.pid}.wasm`);
-  const flags = ["--runtime", "stub", "--importMemory", "--sharedMemory", "--exportTable", "--noAssert", "-O2"];
+  const flags = [
+    "--runtime",
+    "stub",
+    "--importMemory",
+    "--sharedMemory",
+    "--exportTable",
+    "--noAssert",
+    "-O2",
+  ];
   const memory = ["--initialMemory", "16", "--maximumMemory", "65536", "--memoryBase", "4096"];
   const features = tier.features.flatMap((feature) => ["--enable", feature]);
   await promisify(execFile)(
@@ -106,7 +114,8 @@ export async function buildKernels(log: (line: string) => void): Promise<void> {
   const { text, kernels } = entry([...found.filter((file) => file.endsWith(".as.ts")), ...outputs].sort());
   write(join(generated, "entry.as.ts"), text);
   const binaries = await Promise.all(tiers.map(compile));
-  for (const [i, tier] of tiers.entries()) write(join(generated, `tier-${tier.name}.ts`), moduleText(binaries[i]!));
+  for (const [i, tier] of tiers.entries())
+    write(join(generated, `tier-${tier.name}.ts`), moduleText(binaries[i]!));
   const names = JSON.stringify(kernels, null, 2);
   write(
     join(generated, "kernels.ts"),

@@ -1,0 +1,83 @@
+/**
+ * `npm test -- "words"`: runs every test file in a process of its own. Words select cases whose name holds all of
+ * them in any order; a word with a slash selects files instead. Ends with the closing lines of Node's test runner.
+ */
+import { readdirSync } from "node:fs";
+import { availableParallelism } from "node:os";
+import { dirname, join, relative, resolve, sep } from "node:path";
+import { Transform } from "node:stream";
+import { run } from "node:test";
+import { spec } from "node:test/reporters";
+import { fileURLToPath } from "node:url";
+import { buildKernels } from "./build-kernels.ts";
+
+const root = resolve(dirname(fileURLToPath(import.meta.url)), "..");
+/** A file that takes longer hangs; the whole suite is a matter of minutes. */
+const fileTimeout = 10 * 60_000;
+
+interface TestEvent {
+  readonly type: string;
+  readonly data: { readonly name?: string; readonly skip?: string | boolean; readonly message?: string };
+}
+
+function testFiles(folder: string): string[] {
+  return readdirSync(join(root, folder), { recursive: true, encoding: "utf8" })
+    .filter((path) => path.endsWith(".test.ts"))
+    .map((path) => join(root, folder, path))
+    .sort();
+}
+
+/** A pattern that holds for a name with every word in it, in any order. */
+function allWords(words: readonly string[]): RegExp {
+  const ahead = words.map((word) => `(?=.*${word.replace(/[.*+?^${}()|[\]\\]/g, "\\$&")})`);
+  return new RegExp(`^${ahead.join("")}`, "i");
+}
+
+/** Counts what ran and hides the cases that the words excluded, which older runners report one by one. */
+function tally(filtered: boolean): { stream: Transform; ran: () => number } {
+  let ran = 0;
+  const stream = new Transform({
+    objectMode: true,
+    transform(event: TestEvent, _encoding, done) {
+      const { type, data } = event;
+      if (type === "test:fail") process.exitCode = 1;
+      const excluded = filtered && typeof data.skip === "string" && data.skip.includes("does not match");
+      const isCase = (type === "test:pass" || type === "test:fail") && !data.name?.endsWith(".test.ts");
+      if (isCase && !excluded) ran++;
+      done(null, excluded ? undefined : event);
+    },
+  });
+  return { stream, ran: () => ran };
+}
+
+function main(): void {
+  const words = process.argv.slice(2).flatMap((argument) => argument.split(/\s+/).filter(Boolean));
+  const paths = words.filter((word) => word.includes("/"));
+  const names = words.filter((word) => !word.includes("/"));
+  const files = [...testFiles("src"), ...testFiles("tests")].filter((file) => {
+    const path = relative(root, file).replaceAll(sep, "/");
+    return paths.length === 0 || paths.some((part) => path.includes(part));
+  });
+  if (files.length === 0) {
+    console.error(`no test file lies under ${paths.join(" or ")}`);
+    process.exitCode = 1;
+    return;
+  }
+  const { stream, ran } = tally(names.length > 0);
+  const events = run({
+    files,
+    concurrency: availableParallelism(),
+    timeout: fileTimeout,
+    ...(names.length > 0 ? { testNamePatterns: [allWords(names)] } : {}),
+  });
+  const report = events.pipe(stream).pipe(spec());
+  report.on("end", () => {
+    if (ran() > 0) return;
+    console.error(`no case has all of these words in its name: ${names.join(" ")}`);
+    process.exitCode = 1;
+  });
+  report.pipe(process.stdout);
+}
+
+await buildKernels((line) => console.log(line));
+main();
