@@ -9,6 +9,8 @@ export interface Storage {
   readonly device: Device;
   readonly dtype: DType;
   readonly length: number;
+  /** True when no scope ends it: weights and what belongs to them. */
+  readonly persistent: boolean;
   /** False after its scope ended, it was released, or its device closed; using it then is a DisposedError. */
   readonly alive: boolean;
 }

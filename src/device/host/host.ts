@@ -41,6 +41,10 @@ class HostStorage implements Storage {
   get alive(): boolean {
     return this.array !== undefined;
   }
+
+  get persistent(): boolean {
+    return this.scope === undefined;
+  }
 }
 
 class HostScope implements Scope {
