@@ -22,29 +22,35 @@ export function recompute<Inputs extends Tensors, Outputs extends Tensors>(
       const device = firstTensor(given).device;
       return { outputs: scope(device, () => noGrad(() => segment(given))), saved: undefined };
     },
-    backward: ({ inputs: given, grads, needs }) =>
-      scope(firstTensor(given).device, () => {
-        const fresh: Record<string, Tensor | undefined> = {};
-        for (const name in given) {
-          const input: Tensor | undefined = given[name];
-          fresh[name] = input && new Tensor(input.layout, input.shape, needs[name] ?? false);
-        }
+    backward: ({ inputs: given, grads, needs }) => {
+      const own = new Map<Tensor, string>();
+      const fresh: Record<string, Tensor | undefined> = {};
+      for (const name in given) {
+        const input: Tensor | undefined = given[name];
+        if (input === undefined) continue;
+        const leaf = new Tensor(input.layout, input.shape, needs[name] ?? false);
+        fresh[name] = leaf;
+        own.set(leaf, name);
+      }
+      const reached: Tensor[] = [];
+      const found = scope(firstTensor(given).device, () => {
         const outputs = withGrad(() => segment(fresh as Inputs));
         const names = Object.keys(outputs).filter((name) => grads[name] !== undefined);
-        const found = leafGradients(
+        const gradients = leafGradients(
           names.map((name) => outputs[name]!),
           names.map((name) => grads[name]),
         );
-        const results: Record<string, Tensor | undefined> = {};
-        const own = new Set<Tensor>();
-        for (const name in fresh) {
-          if (fresh[name] === undefined) continue;
-          own.add(fresh[name]);
-          results[name] = found.get(fresh[name]);
-        }
-        for (const [leaf, grad] of found) if (!own.has(leaf)) deposit(leaf, grad);
-        return results as { [Name in keyof Inputs]?: Tensor };
-      }),
+        reached.push(...gradients.keys());
+        return [...gradients.values()];
+      });
+      const results: Record<string, Tensor | undefined> = {};
+      for (const [i, leaf] of reached.entries()) {
+        const name = own.get(leaf);
+        if (name === undefined) deposit(leaf, found[i]!);
+        else results[name] = found[i]!;
+      }
+      return results as { [Name in keyof Inputs]?: Tensor };
+    },
   };
   // A segment may reach weights that require gradients while none of its inputs does.
   return apply(op, inputs, undefined, true);
