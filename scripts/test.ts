@@ -33,19 +33,27 @@ function allWords(words: readonly string[]): RegExp {
   return new RegExp(`^${ahead.join("")}`, "i");
 }
 
-/** Counts what ran and hides what the words excluded: runners report it by case or by file. */
+/** Counts what ran and hides what the words excluded: runners report it, by case or by file. */
 function tally(filtered: boolean): { stream: Transform; ran: () => number } {
   let ran = 0;
+  /** Announced, and not yet known to be shown. */
+  const begun: TestEvent[] = [];
   const stream = new Transform({
     objectMode: true,
     transform(event: TestEvent, _encoding, done) {
       const { type, data } = event;
-      if (type === "test:fail") process.exitCode = 1;
+      const isEnd = type === "test:pass" || type === "test:fail";
       const isFile = data.name?.endsWith(".test.ts") === true;
       const unmatched = typeof data.skip === "string" && data.skip.includes("does not match");
-      const hidden = filtered && type === "test:pass" && (isFile || unmatched);
-      if ((type === "test:pass" || type === "test:fail") && !isFile && !hidden) ran++;
-      done(null, hidden ? undefined : event);
+      if (type === "test:fail") process.exitCode = 1;
+      if (type === "test:start") begun.push(event);
+      else if (filtered && type === "test:pass" && (isFile || unmatched)) begun.pop();
+      else {
+        if (isEnd) for (const start of begun.splice(0)) this.push(start);
+        if (isEnd && !isFile) ran++;
+        this.push(event);
+      }
+      done();
     },
   });
   return { stream, ran: () => ran };
