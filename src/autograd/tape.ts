@@ -1,6 +1,6 @@
-import type { Device, Kernel } from "../device/device.ts";
+import type { Device } from "../device/device.ts";
 import { DtypeError, ShapeError } from "../errors.ts";
-import { accumulateHost } from "./host.ts";
+import { accumulate, copyInto } from "./move.ts";
 import { empty, full, Tensor, type Tensors } from "./tensor.ts";
 
 /** Which of the named values need something, by the names of the tensors they belong to. */
@@ -254,38 +254,4 @@ export function deposit(leaf: Tensor, grad: Tensor): void {
   } else {
     accumulate(leaf.grad, grad);
   }
-}
-
-const accumulateKernel: Kernel = { key: "accumulate.add.forward", host: accumulateHost.add };
-const copyKernel: Kernel = { key: "accumulate.copy.forward", host: accumulateHost.copy };
-
-/** target += value, both of one shape; the target is contiguous. */
-export function accumulate(target: Tensor, value: Tensor): void {
-  elementwise(accumulateKernel, target, value);
-}
-
-/** target = value, both of one shape; the target is contiguous. */
-export function copyInto(target: Tensor, value: Tensor): void {
-  elementwise(copyKernel, target, value);
-}
-
-const maximumRank = 6;
-
-/** The value may lie in any strides: its shape and steps travel with the call, padded to six axes. */
-function elementwise(kernel: Kernel, target: Tensor, value: Tensor): void {
-  if (target.size === 0) return;
-  if (value.rank > maximumRank) {
-    throw new ShapeError(`[${kernel.key}] at most ${maximumRank} axes, got ${value.rank}`);
-  }
-  const pad = new Array<number>(maximumRank - value.rank);
-  const contiguous = value.isContiguous ? 1 : 0;
-  target.device.run({
-    kernel,
-    buffers: [value.layout, target.layout],
-    ints: [target.size, contiguous, ...pad.fill(1), ...value.shape, ...pad.fill(0), ...value.layout.strides],
-    floats: [],
-    units: Math.ceil(target.size / 4096),
-    work: target.size,
-    scratchBytes: 0,
-  });
 }

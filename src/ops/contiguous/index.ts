@@ -1,4 +1,4 @@
-import { copyInto } from "../../autograd/tape.ts";
+import { copyInto } from "../../autograd/move.ts";
 import { empty, type Tensor } from "../../autograd/tensor.ts";
 import { apply, type Op, type OpEntry } from "../op.ts";
 
