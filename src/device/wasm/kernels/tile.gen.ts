@@ -20,13 +20,13 @@ const narrow = [
 ] as const;
 
 const tiers: readonly Tier[] = [
-  { tier: 0, letter: "A", unroll: 1, panels: [{ columns: 8, rows: [5, 3, 1] }, ...narrow] },
-  { tier: 1, letter: "B", unroll: 1, panels: [{ columns: 8, rows: [6, 4, 2, 1] }, ...narrow] },
+  { tier: 0, letter: "A", unroll: 1, panels: [{ columns: 8, rows: [5, 4, 3, 2, 1] }, ...narrow] },
+  { tier: 1, letter: "B", unroll: 1, panels: [{ columns: 8, rows: [6, 5, 4, 3, 2, 1] }, ...narrow] },
   {
     tier: 2,
     letter: "C",
     unroll: 2,
-    panels: [{ columns: 16, rows: [4, 2, 1] }, { columns: 8, rows: [4, 1] }, ...narrow],
+    panels: [{ columns: 16, rows: [4, 3, 2, 1] }, { columns: 8, rows: [4, 1] }, ...narrow],
   },
 ];
 
@@ -58,6 +58,9 @@ import { fma } from "../simd.as";
 function tile(tier: Tier, rows: number, columns: number): string {
   const vectors = range(Math.max(1, columns >> 2));
   const rowList = range(rows);
+  // The scheduler of V8 before 12 visits loop variables in order and places what feeds them from the end of the loop
+  // backwards: only with the last row first does each broadcast load land beside its products instead of spilling.
+  const lastFirst = range(rows).reverse();
   const name = `tile${tier.letter}${rows}x${columns}`;
   const skip = columns === 4 ? ", skip: i32" : "";
   const load = columns === 1 ? "v128.load32_zero" : "v128.load";
@@ -71,7 +74,7 @@ function tile(tier: Tier, rows: number, columns: number): string {
     rowList.map((i) => `  ${vectors.map((v) => text(i, v)).join(" ")}`);
   const step = [
     ...vectors.map((v) => `    const b${v} = ${load}(b${at(v)});`),
-    ...rowList.flatMap((i) => [
+    ...lastFirst.flatMap((i) => [
       `    s = v128.load_splat<f32>(${row("a", i)}); ${row("a", i)} += aInner;`,
       `    ${vectors.map((v) => `x${i}${v} = fma(s, b${v}, x${i}${v});`).join(" ")}`,
     ]),
