@@ -12,7 +12,7 @@ export { apply, type BackwardContext, type Op, Tensor, type Tensors };
 export interface InputSpec {
   readonly shape: readonly number[];
   /**
-   * `normal` unless given; `uniform` and `integers` lie in [low, high), `integers` are int32.
+   * `normal` unless given; `uniform` and `integers` lie in [low, high); `integers` and `values` are int32.
    * `values` lists them all.
    */
   readonly sample?: "normal" | "uniform" | "integers" | "values";

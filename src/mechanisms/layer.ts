@@ -1,0 +1,66 @@
+/** What every mixing layer of a model is: `[B, T, D]` in, `[B, T, D]` out, and a state that carries it over time. */
+import type { Tensor } from "../autograd/tensor.ts";
+import { Module } from "../nn/module.ts";
+import type { Random } from "../tensor/random.ts";
+
+/** The options every layer takes; a mechanism adds its own beside them. */
+export interface LayerOptions {
+  /** Model width D. */
+  readonly width: number;
+  /** Query/key heads H. */
+  readonly heads: number;
+  /** Value heads HV, H unless given. */
+  readonly valueHeads?: number;
+  /** K, the mechanism's default unless given. */
+  readonly keyWidth?: number;
+  /** V, the mechanism's default unless given. */
+  readonly valueWidth?: number;
+  /** Position of the layer among `layers`, for constants that depend on depth. */
+  readonly layer?: number;
+  readonly layers?: number;
+  readonly normEps?: number;
+  readonly [own: string]: unknown;
+}
+
+/** One part of a layer's state for one sequence. */
+export interface StateSpec {
+  readonly shape: readonly number[];
+  /** True when the first axis counts tokens seen and grows with them. */
+  readonly cache: boolean;
+}
+
+/**
+ * The state of many sequences side by side: part NAME is `[slots, ...shape]`, and row b of a batch lives in slot
+ * `slots[b]`. Joining, leaving and forking sequences copy nothing but their own slots.
+ */
+export interface LayerState {
+  readonly parts: Readonly<Record<string, Tensor>>;
+  /** int32 [B]. */
+  readonly slots: Tensor;
+  /** Tokens that each row has seen, for positions and caches. */
+  readonly seen: readonly number[];
+}
+
+/** What a forward pass knows beside its input. */
+export interface LayerContext {
+  readonly training: boolean;
+  readonly causal: boolean;
+  /** Read at the beginning and written at the end of the call. */
+  readonly state?: LayerState;
+  /** int32 [B, T], 1 for tokens and 0 for padding, which stays out of convolution, state and normaliser. */
+  readonly mask?: Tensor;
+  /** int32 [N+1], B = 1. */
+  readonly cuSeqlens?: Tensor;
+  /** Keys and values come from here instead of x: cross-attention. */
+  readonly memory?: Tensor;
+  /** Draws seeds of dropout and random features. */
+  readonly random?: Random;
+}
+
+/** A mixing layer. */
+export abstract class Layer extends Module {
+  /** Parts of the state of one sequence; empty where the layer cannot carry one. */
+  abstract readonly stateSpec: Readonly<Record<string, StateSpec>>;
+  /** `x [B, T, D]` → `[B, T, D]`. */
+  abstract forward(x: Tensor, context: LayerContext): Tensor;
+}

@@ -1,0 +1,196 @@
+import { exp4 } from "../../../device/wasm/kernels/math.as";
+import { fma, intAt, pointerAt } from "../../../device/wasm/kernels/simd.as";
+
+// Forward: x, weight [C, W], bias, initial [N, W-1, C], cuSeqlens, y, final [N, W-1, C].
+// Backward: the first five, then dy, dFinal, dx, dWeight, dBias, dInitial.
+// ints: N, T, C, W, x stride, y (or dy) stride, flags. Rows of dx lie C apart.
+// Lanes are channels: four at a time, sixteen to a unit, so that a unit reads whole cache lines.
+const HAS_BIAS = 1;
+const HAS_INITIAL = 2;
+const HAS_FINAL = 4;
+const PACKED = 8;
+const SILU = 16;
+const CHANNELS = 16;
+const ROWS = 128;
+
+// @ts-ignore: decorator
+@inline function loadLanes(from: usize, lanes: i32): v128 {
+  if (lanes == 4) return v128.load(from);
+  let x = v128.load32_zero(from);
+  if (lanes > 1) x = v128.load32_lane(from + 4, x, 1);
+  if (lanes > 2) x = v128.load32_lane(from + 8, x, 2);
+  return x;
+}
+
+// @ts-ignore: decorator
+@inline function storeLanes(to: usize, x: v128, lanes: i32): void {
+  if (lanes == 4) {
+    v128.store(to, x);
+    return;
+  }
+  v128.store32_lane(to, x, 0);
+  if (lanes > 1) v128.store32_lane(to + 4, x, 1);
+  if (lanes > 2) v128.store32_lane(to + 8, x, 2);
+}
+
+// @ts-ignore: decorator
+@inline function sigmoid(x: v128): v128 {
+  const one = f32x4.splat(1);
+  return f32x4.div(one, f32x4.add(one, exp4(f32x4.neg(x))));
+}
+
+// @ts-ignore: decorator
+@inline function firstRow(args: usize, flags: i32, n: i32, time: i32): i32 {
+  return (flags & PACKED) != 0 ? load<i32>(pointerAt(args, 4) + ((<usize>n) << 2)) : n * time;
+}
+
+/** Weights of four channels as W vectors, tap by tap. */
+function gatherTaps(weight: usize, channel: i32, lanes: i32, width: i32, taps: usize): void {
+  for (let j = 0; j < width; j++) {
+    let lane = 0;
+    for (; lane < lanes; lane++) {
+      const w = load<f32>(weight + ((<usize>((channel + lane) * width + j)) << 2));
+      store<f32>(taps + ((<usize>(j * 4 + lane)) << 2), w);
+    }
+    for (; lane < 4; lane++) store<f32>(taps + ((<usize>(j * 4 + lane)) << 2), 0);
+  }
+}
+
+/** Four channels of token `row`; tokens before the sequence come from the carried state, or are zero. */
+// @ts-ignore: decorator
+@inline function token(x: usize, step: usize, row: i32, first: i32, initial: usize, past: i32, channels: i32, lanes: i32): v128 {
+  if (row >= first) return loadLanes(x + <usize>row * step, lanes);
+  if (initial == 0) return f32x4.splat(0);
+  return loadLanes(initial + ((<usize>((row - first + past) * channels)) << 2), lanes);
+}
+
+export function shortConv_block_forward(args: usize, begin: i32, end: i32, scratch: usize): void {
+  const time = intAt(args, 8);
+  const channels = intAt(args, 9);
+  const width = intAt(args, 10);
+  const step = (<usize>intAt(args, 11)) << 2;
+  const yStep = (<usize>intAt(args, 12)) << 2;
+  const flags = intAt(args, 13);
+  const past = width - 1;
+  const blocks = (channels + CHANNELS - 1) / CHANNELS;
+  for (let unit = begin; unit < end; unit++) {
+    const n = unit / blocks;
+    const from = (unit % blocks) * CHANNELS;
+    const to = min(from + CHANNELS, channels);
+    const first = firstRow(args, flags, n, time);
+    const last = firstRow(args, flags, n + 1, time);
+    const stateRow = (<usize>(n * past * channels)) << 2;
+    for (let row = first; row < last; row += ROWS) {
+      const stop = min(row + ROWS, last);
+      for (let c = from; c < to; c += 4) {
+        const lanes = min(4, to - c);
+        const at = (<usize>c) << 2;
+        gatherTaps(pointerAt(args, 1), c, lanes, width, scratch);
+        const bias = (flags & HAS_BIAS) != 0 ? loadLanes(pointerAt(args, 2) + at, lanes) : f32x4.splat(0);
+        const initial = (flags & HAS_INITIAL) != 0 ? pointerAt(args, 3) + stateRow + at : 0;
+        const x = pointerAt(args, 0) + at;
+        for (let t = row; t < stop; t++) {
+          let z = bias;
+          for (let j = 0; j < width; j++) {
+            const source = token(x, step, t - past + j, first, initial, past, channels, lanes);
+            z = fma(source, v128.load(scratch + ((<usize>j) << 4)), z);
+          }
+          if ((flags & SILU) != 0) z = f32x4.mul(z, sigmoid(z));
+          storeLanes(pointerAt(args, 5) + at + <usize>t * yStep, z, lanes);
+        }
+      }
+    }
+    if ((flags & HAS_FINAL) == 0) continue;
+    for (let c = from; c < to; c += 4) {
+      const lanes = min(4, to - c);
+      const at = (<usize>c) << 2;
+      const initial = (flags & HAS_INITIAL) != 0 ? pointerAt(args, 3) + stateRow + at : 0;
+      for (let i = 0; i < past; i++) {
+        const x = token(pointerAt(args, 0) + at, step, last - past + i, first, initial, past, channels, lanes);
+        storeLanes(pointerAt(args, 6) + stateRow + at + ((<usize>(i * channels)) << 2), x, lanes);
+      }
+    }
+  }
+}
+
+/** dz of one token: the incoming gradient through the activation, whose argument is computed again. */
+// @ts-ignore: decorator
+@inline function gradientAt(dy: v128, x: usize, step: usize, t: i32, first: i32, initial: usize, channels: i32, lanes: i32, width: i32, taps: usize, bias: v128, silu: bool): v128 {
+  if (!silu) return dy;
+  let z = bias;
+  for (let j = 0; j < width; j++) {
+    const source = token(x, step, t - width + 1 + j, first, initial, width - 1, channels, lanes);
+    z = fma(source, v128.load(taps + ((<usize>j) << 4)), z);
+  }
+  const s = sigmoid(z);
+  // d silu = s (1 + z (1 - s))
+  return f32x4.mul(dy, f32x4.mul(s, fma(z, f32x4.sub(f32x4.splat(1), s), f32x4.splat(1))));
+}
+
+export function shortConv_block_backward(args: usize, begin: i32, end: i32, scratch: usize): void {
+  const sequences = intAt(args, 11);
+  const time = intAt(args, 12);
+  const channels = intAt(args, 13);
+  const width = intAt(args, 14);
+  const step = (<usize>intAt(args, 15)) << 2;
+  const dyStep = (<usize>intAt(args, 16)) << 2;
+  const flags = intAt(args, 17);
+  const past = width - 1;
+  const taps = scratch;
+  const sums = scratch + ((<usize>width) << 4);
+  const ring = sums + ((<usize>width) << 4);
+  const dxStep = (<usize>channels) << 2;
+  // One unit is four channels over all sequences, so that every weight gradient is one chain of sums.
+  for (let unit = begin; unit < end; unit++) {
+    const c = unit << 2;
+    const lanes = min(4, channels - c);
+    const at = (<usize>c) << 2;
+    gatherTaps(pointerAt(args, 1), c, lanes, width, taps);
+    const bias = (flags & HAS_BIAS) != 0 ? loadLanes(pointerAt(args, 2) + at, lanes) : f32x4.splat(0);
+    let dBias = f32x4.splat(0);
+    for (let j = 0; j < width; j++) v128.store(sums + ((<usize>j) << 4), f32x4.splat(0));
+    for (let n = 0; n < sequences; n++) {
+      const first = firstRow(args, flags, n, time);
+      const last = firstRow(args, flags, n + 1, time);
+      const stateRow = (<usize>(n * past * channels)) << 2;
+      const initial = (flags & HAS_INITIAL) != 0 ? pointerAt(args, 3) + stateRow + at : 0;
+      const x = pointerAt(args, 0) + at;
+      for (let j = 0; j < width; j++) v128.store(ring + ((<usize>j) << 4), f32x4.splat(0));
+      // Source s feeds outputs s .. s + W - 1: from the end, the ring holds dz of the W outputs from s on.
+      for (let s = last - 1; s >= first - past; s--) {
+        for (let j = past; j > 0; j--) v128.store(ring + ((<usize>j) << 4), v128.load(ring + ((<usize>(j - 1)) << 4)));
+        let dz = f32x4.splat(0);
+        if (s >= first) {
+          const dy = loadLanes(pointerAt(args, 5) + at + <usize>s * dyStep, lanes);
+          dz = gradientAt(dy, x, step, s, first, initial, channels, lanes, width, taps, bias, (flags & SILU) != 0);
+          dBias = f32x4.add(dBias, dz);
+        }
+        v128.store(ring, dz);
+        let dx = f32x4.splat(0);
+        const source = token(x, step, s, first, initial, past, channels, lanes);
+        for (let j = 0; j < width; j++) {
+          const later = v128.load(ring + ((<usize>j) << 4));
+          const tap = (<usize>(past - j)) << 4;
+          dx = fma(later, v128.load(taps + tap), dx);
+          v128.store(sums + tap, fma(later, source, v128.load(sums + tap)));
+        }
+        // The last W - 1 tokens of the sequence are also the state that is carried out.
+        const kept = s - (last - past);
+        if ((flags & HAS_FINAL) != 0 && kept >= 0) {
+          dx = f32x4.add(dx, loadLanes(pointerAt(args, 6) + stateRow + at + ((<usize>(kept * channels)) << 2), lanes));
+        }
+        if (s >= first) storeLanes(pointerAt(args, 7) + at + <usize>s * dxStep, dx, lanes);
+        else if (initial != 0) {
+          storeLanes(pointerAt(args, 10) + stateRow + at + ((<usize>((s - first + past) * channels)) << 2), dx, lanes);
+        }
+      }
+    }
+    for (let lane = 0; lane < lanes; lane++) {
+      for (let j = 0; j < width; j++) {
+        const sum = load<f32>(sums + ((<usize>(j * 4 + lane)) << 2));
+        store<f32>(pointerAt(args, 8) + ((<usize>((c + lane) * width + j)) << 2), sum);
+      }
+    }
+    if ((flags & HAS_BIAS) != 0) storeLanes(pointerAt(args, 9) + at, dBias, lanes);
+  }
+}
