@@ -17,7 +17,7 @@ const formats: readonly Format[] = [
 ];
 
 /** The value a pattern stands for, by the definition of the format. */
-function valueOf(pattern: number, exponentBits: number): number {
+function meaningOf(pattern: number, exponentBits: number): number {
   const mantissaBits = 15 - exponentBits;
   const bias = 2 ** (exponentBits - 1) - 1;
   const sign = pattern >= 0x8000 ? -1 : 1;
@@ -35,7 +35,7 @@ for (const { name, exponentBits, encode, decode } of formats) {
   test(`${name} decodes all 65536 patterns to the value of the definition`, () => {
     const values = decode(patterns);
     for (const pattern of patterns) {
-      const expected = valueOf(pattern, exponentBits);
+      const expected = meaningOf(pattern, exponentBits);
       assert.ok(Object.is(values[pattern], expected), `${pattern}: ${values[pattern]} for ${expected}`);
     }
   });
@@ -61,11 +61,11 @@ for (const { name, exponentBits, encode, decode } of formats) {
     const count = infinity;
     const middles = new Float32Array(count);
     for (let pattern = 0; pattern < count; pattern++) {
-      const low = valueOf(pattern, exponentBits);
+      const low = meaningOf(pattern, exponentBits);
       const step =
         pattern + 1 < infinity
-          ? valueOf(pattern + 1, exponentBits) - low
-          : low - valueOf(pattern - 1, exponentBits);
+          ? meaningOf(pattern + 1, exponentBits) - low
+          : low - meaningOf(pattern - 1, exponentBits);
       middles[pattern] = low + step / 2;
       assert.equal(middles[pattern], low + step / 2, "middles are float32");
     }
@@ -86,8 +86,8 @@ for (const { name, exponentBits, encode, decode } of formats) {
 
   test(`${name} rounds float64 values once, not by way of float32`, () => {
     for (let pattern = 1; pattern + 1 < infinity; pattern++) {
-      const low = valueOf(pattern, exponentBits);
-      const middle = (low + valueOf(pattern + 1, exponentBits)) / 2;
+      const low = meaningOf(pattern, exponentBits);
+      const middle = (low + meaningOf(pattern + 1, exponentBits)) / 2;
       const nudge = middle * 2 ** -50;
       const [under, over] = encode(Float64Array.of(-(middle - nudge), middle + nudge));
       assert.equal(under, 0x8000 | pattern);
