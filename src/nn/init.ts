@@ -18,19 +18,19 @@ export const onesInit: Init = constant(1);
 
 /** N(0, deviation²). */
 export function normalInit(deviation: number): Init {
-  return (shape, random) => each(shape, () => deviation * random.normal());
+  return (shape, random) => random.normal(new Float64Array(sizeOf(shape)), 0, deviation);
 }
 
 /** Uniform on [low, high). */
 export function uniformInit(low: number, high: number): Init {
-  return (shape, random) => each(shape, () => low + (high - low) * random.uniform());
+  return (shape, random) => random.uniform(new Float64Array(sizeOf(shape)), low, high);
 }
 
 /** Uniform on ±gain/√fanIn, where fanIn is the product of all axes but the first: weights are `[out, in]`. */
 export function fanInInit(gain = 1): Init {
   return (shape, random) => {
     const bound = gain / Math.sqrt(Math.max(1, sizeOf(shape.slice(1))));
-    return each(shape, () => bound * (2 * random.uniform() - 1));
+    return random.uniform(new Float64Array(sizeOf(shape)), -bound, bound);
   };
 }
 
@@ -38,7 +38,7 @@ export function fanInInit(gain = 1): Init {
 export function xavierInit(gain = 1): Init {
   return (shape, random) => {
     const bound = gain * Math.sqrt(6 / (shape[0]! + sizeOf(shape.slice(1))));
-    return each(shape, () => bound * (2 * random.uniform() - 1));
+    return random.uniform(new Float64Array(sizeOf(shape)), -bound, bound);
   };
 }
 
