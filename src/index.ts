@@ -1,0 +1,2 @@
+/** The public surface of the library: re-exports only. */
+export * from "./errors.ts";
