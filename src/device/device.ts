@@ -71,6 +71,7 @@ export interface DeviceInfo {
     readonly limit: number;
   };
   readonly dispatches: number;
+  /** Takes of fresh memory so far: a repeated step adds none on a device that serves it from what it gave back. */
   readonly allocations: number;
   /** Why something faster is not in use, one sentence each. */
   readonly notes: readonly string[];

@@ -1,0 +1,169 @@
+import { DeviceError, ShapeError } from "../../errors.ts";
+import type { Device, Dispatch, Storage } from "../device.ts";
+import { checkRange } from "../lifetime.ts";
+import { argumentWords, control, threadBytes } from "./control.ts";
+import type { Block } from "./heap.ts";
+import type { Instance, KernelFunction } from "./module.ts";
+import type { Pool } from "./pool.ts";
+import type { WasmStorage } from "./storage.ts";
+import type { Store } from "./store.ts";
+
+/** Below this many multiply-adds a job is over before another thread has taken its share. */
+const threadedWork = 2 ** 19;
+
+/** The counter that hands out units stays far from the sign bit. */
+const maximumUnits = 2 ** 30;
+
+/** Nothing is slower than this, not even on a busy machine: what takes longer than its work allows is stuck. */
+const slowestPerMillisecond = 10_000;
+
+/** What an executor runs on. */
+export interface Engine {
+  readonly instance: Instance;
+  readonly names: readonly string[];
+  readonly store: Store;
+  /** The control block, arguments behind it. */
+  readonly block: Block;
+  readonly threads: number;
+  readonly poison: boolean;
+  readonly workerTimeoutMs: number;
+  readonly pool: Pool | undefined;
+}
+
+interface Entry {
+  readonly kernel: KernelFunction;
+  readonly index: number;
+}
+
+/** Turns dispatches into calls of kernels: on the caller's thread, or shared out where the work is worth it. */
+export class Executor {
+  readonly #engine: Engine;
+  readonly #device: Device;
+  readonly #unusable: (who: string, storage: Storage) => Error;
+  readonly #entries = new Map<string, Entry>();
+  readonly #scratch: (Block | undefined)[] = [];
+  readonly #args: number;
+  pool: Pool | undefined;
+  dispatches = 0;
+
+  constructor(engine: Engine, device: Device, unusable: (who: string, storage: Storage) => Error) {
+    this.#engine = engine;
+    this.#device = device;
+    this.#unusable = unusable;
+    this.pool = engine.pool;
+    this.#args = engine.block.address + control.threads + engine.threads * threadBytes;
+    for (const [i, name] of engine.names.entries()) {
+      const kernel = engine.instance.exports[name] as unknown as KernelFunction;
+      this.#entries.set(name.replaceAll("_", "."), { kernel, index: engine.instance.firstKernel + i });
+    }
+  }
+
+  /** Keys of all kernels here. */
+  get keys(): ReadonlyMap<string, unknown> {
+    return this.#entries;
+  }
+
+  /** Runs a job to its end; false where there is no such kernel. */
+  run(dispatch: Dispatch): boolean {
+    const { kernel, units, work, scratchBytes } = dispatch;
+    const entry = this.#entries.get(kernel.key);
+    if (entry === undefined) return false;
+    this.#writeArguments(dispatch);
+    this.dispatches++;
+    if (units <= 0) return true;
+    if (work >= threadedWork && units > 1 && this.pool !== undefined && units <= maximumUnits) {
+      this.#runThreaded(this.pool, entry, dispatch);
+    } else this.#runHere(entry, kernel.key, units, scratchBytes);
+    return true;
+  }
+
+  #writeArguments(dispatch: Dispatch): void {
+    const { buffers, ints, floats, kernel } = dispatch;
+    if (buffers.length + ints.length + floats.length > argumentWords) throw tooManyArguments(dispatch);
+    const { words, floats: lanes } = this.#engine.store;
+    let at = this.#args >>> 2;
+    for (let i = 0; i < buffers.length; i++) {
+      const { storage, offset } = buffers[i]!;
+      const own = storage as WasmStorage;
+      if (own.device !== this.#device || !own.life.open) throw this.#unusable(kernel.key, storage);
+      if (!(offset >= 0 && offset <= own.length)) checkRange(kernel.key, buffers[i]!, 0);
+      words[at++] = own.address + offset * own.width;
+    }
+    for (let i = 0; i < ints.length; i++) words[at++] = ints[i]!;
+    for (let i = 0; i < floats.length; i++) lanes[at++] = floats[i]!;
+  }
+
+  #runHere(entry: Entry, who: string, units: number, scratchBytes: number): void {
+    const scratch = scratchBytes > 0 ? this.#scratchOf(0, scratchBytes) : 0;
+    try {
+      entry.kernel(this.#args, 0, units, scratch);
+    } catch (error) {
+      throw trapError(who, error);
+    }
+  }
+
+  #runThreaded(pool: Pool, entry: Entry, { kernel, units, work, scratchBytes }: Dispatch): void {
+    const { instance, block, workerTimeoutMs } = this.#engine;
+    if (pool.lost !== undefined) throw lostError(kernel.key, pool.lost);
+    if (scratchBytes > 0) {
+      for (let thread = 0; thread < pool.threads; thread++) this.#scratchOf(thread, scratchBytes);
+    }
+    const patience = Math.min(workerTimeoutMs + work / slowestPerMillisecond, 2 ** 31 - 1);
+    const shares = 2 * pool.threads;
+    let outcome: number;
+    try {
+      outcome = instance.runtime.dispatch(block.address, entry.index, this.#args, units, shares, patience);
+    } catch (error) {
+      this.#settle(kernel.key, pool, instance.runtime.finish(block.address, patience));
+      throw trapError(kernel.key, error);
+    }
+    this.#settle(kernel.key, pool, outcome);
+  }
+
+  /** Turns what the runtime reports into an error: 1 a worker trapped, 2 a worker is gone. */
+  #settle(who: string, pool: Pool, outcome: number): void {
+    if (outcome === 0) return;
+    if (outcome === 1) throw trapError(who, pool.trapText());
+    pool.lost ??= `no unit was done for ${this.#engine.workerTimeoutMs} ms and more`;
+    pool.close();
+    throw lostError(who, pool.lost);
+  }
+
+  /** A thread's scratch memory: as large as the largest that was asked for. */
+  #scratchOf(thread: number, bytes: number): number {
+    const { store, poison } = this.#engine;
+    let block = this.#scratch[thread];
+    if (block === undefined || block.bytes < bytes) {
+      const larger = store.takeRun("device.run", bytes);
+      if (block !== undefined) store.heap.give(block);
+      block = larger;
+      this.#scratch[thread] = block;
+      this.pool?.setScratch(thread, block.address);
+    }
+    if (poison) new Float32Array(store.buffer, block.address, block.bytes >> 2).fill(Number.NaN);
+    return block.address;
+  }
+}
+
+function tooManyArguments({ kernel, buffers, ints, floats }: Dispatch): ShapeError {
+  const count = buffers.length + ints.length + floats.length;
+  return new ShapeError(
+    `[${kernel.key}] too many arguments: expected at most ${argumentWords}, got ${count}`,
+  );
+}
+
+function trapError(who: string, cause: unknown): DeviceError {
+  const text = cause instanceof Error ? cause.message : `${cause}`;
+  return new DeviceError(
+    `[${who}] the kernel trapped: expected it to finish, got "${text}"`,
+    "This is a fault in the kernel or its arguments; the device stays usable, the outputs are not",
+    { cause },
+  );
+}
+
+function lostError(who: string, why: string): DeviceError {
+  return new DeviceError(
+    `[${who}] a thread of the device was lost: expected all to answer, got ${why}`,
+    "Values can still be read; close the device and open another",
+  );
+}
