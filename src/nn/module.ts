@@ -110,14 +110,14 @@ function join(prefix: string, name: string): string {
 /**
  * Draws every parameter from its declared distribution.
  *
- * Parameter i draws from stream i of the seed, so a weight does not depend on the sizes of the others.
+ * Every parameter draws from the stream of its name, so a weight does not depend on the others.
  *
  * @example
- * initialize(model, device, (stream) => new Random(seed, stream));
+ * initialize(model, device, new Random(42));
  */
-export function initialize(module: Module, device: Device, random: (stream: number) => Random): void {
-  for (const [i, [name, parameter]] of [...module.namedParameters()].entries()) {
-    const values = parameter.init(parameter.shape, random(i));
+export function initialize(module: Module, device: Device, random: Random): void {
+  for (const [name, parameter] of module.namedParameters()) {
+    const values = parameter.init(parameter.shape, random.fork(name));
     if (values.length !== parameter.size) {
       throw new ConfigError(
         `[initialize] ${name} holds ${parameter.size} values, its start gave ${values.length}`,

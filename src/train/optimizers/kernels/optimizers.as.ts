@@ -1,0 +1,158 @@
+import { floatAt, intAt, pointerAt } from "../../../device/wasm/kernels/simd.as";
+
+// Every rule: control, parameter, gradient, then its slots; ints: n; floats by rule. One unit is 4,096 elements.
+// control = [scale of the gradient, 1 where the step is sound or 0 where it must not happen].
+
+// @ts-ignore: decorator
+@inline function isSkipped(args: usize): bool {
+  return load<f32>(pointerAt(args, 0), 4) == 0;
+}
+
+// floats: learning rate, beta1, beta2, eps, weight decay, 1/(1-beta1^t), sqrt(1-beta2^t), factor, rectified.
+// p <- p (1 - lr wd) - lr factor mHat / (sqrt(vHat) + eps), or - lr mHat where the variance is not yet to be trusted.
+export function optimizer_adam_forward(args: usize, begin: i32, end: i32, scratch: usize): void {
+  if (isSkipped(args)) return;
+  const gradientScale = f32x4.splat(load<f32>(pointerAt(args, 0)));
+  const n = intAt(args, 5);
+  const rate = floatAt(args, 6);
+  const beta1 = f32x4.splat(floatAt(args, 7));
+  const beta2 = f32x4.splat(floatAt(args, 8));
+  const rest1 = f32x4.splat(1 - floatAt(args, 7));
+  const rest2 = f32x4.splat(1 - floatAt(args, 8));
+  const eps = f32x4.splat(floatAt(args, 9));
+  const keep = f32x4.splat(1 - rate * floatAt(args, 10));
+  const moment = f32x4.splat(rate * floatAt(args, 11) * floatAt(args, 13));
+  const spread = f32x4.splat(1 / floatAt(args, 12));
+  const rectified = floatAt(args, 14) != 0;
+  const from = (<usize>(begin << 12)) << 2;
+  const to = (<usize>min(end << 12, n)) << 2;
+  const p = pointerAt(args, 1);
+  const g = pointerAt(args, 2);
+  const m = pointerAt(args, 3);
+  const v = pointerAt(args, 4);
+  let at = from;
+  for (; at + 16 <= to; at += 16) {
+    const grad = f32x4.mul(v128.load(g + at), gradientScale);
+    const mean = f32x4.add(f32x4.mul(v128.load(m + at), beta1), f32x4.mul(grad, rest1));
+    const square = f32x4.add(f32x4.mul(v128.load(v + at), beta2), f32x4.mul(f32x4.mul(grad, grad), rest2));
+    v128.store(m + at, mean);
+    v128.store(v + at, square);
+    let step = f32x4.mul(mean, moment);
+    if (rectified) step = f32x4.div(step, f32x4.add(f32x4.mul(f32x4.sqrt(square), spread), eps));
+    v128.store(p + at, f32x4.sub(f32x4.mul(v128.load(p + at), keep), step));
+  }
+  for (; at < to; at += 4) {
+    const grad = f32x4.mul(v128.load32_zero(g + at), gradientScale);
+    const mean = f32x4.add(f32x4.mul(v128.load32_zero(m + at), beta1), f32x4.mul(grad, rest1));
+    const square = f32x4.add(f32x4.mul(v128.load32_zero(v + at), beta2), f32x4.mul(f32x4.mul(grad, grad), rest2));
+    v128.store32_lane(m + at, mean, 0);
+    v128.store32_lane(v + at, square, 0);
+    let step = f32x4.mul(mean, moment);
+    if (rectified) step = f32x4.div(step, f32x4.add(f32x4.mul(f32x4.sqrt(square), spread), eps));
+    v128.store32_lane(p + at, f32x4.sub(f32x4.mul(v128.load32_zero(p + at), keep), step), 0);
+  }
+}
+
+// floats: learning rate, momentum, weight decay. m <- momentum m + g; p <- p (1 - lr wd) - lr m.
+export function optimizer_sgd_forward(args: usize, begin: i32, end: i32, scratch: usize): void {
+  if (isSkipped(args)) return;
+  const scale = load<f32>(pointerAt(args, 0));
+  const n = intAt(args, 4);
+  const rate = floatAt(args, 5);
+  const momentum = floatAt(args, 6);
+  const keep: f32 = <f32>1 - rate * floatAt(args, 7);
+  const p = pointerAt(args, 1);
+  const g = pointerAt(args, 2);
+  const m = pointerAt(args, 3);
+  const to = min(end << 12, n);
+  for (let i = begin << 12; i < to; i++) {
+    const at = (<usize>i) << 2;
+    const mean = momentum * load<f32>(m + at) + scale * load<f32>(g + at);
+    store<f32>(m + at, mean);
+    store<f32>(p + at, keep * load<f32>(p + at) - rate * mean);
+  }
+}
+
+// floats: learning rate, beta1, beta2, weight decay.
+// p <- p (1 - lr wd) - lr sign(beta1 m + (1-beta1) g); m <- beta2 m + (1-beta2) g.
+export function optimizer_lion_forward(args: usize, begin: i32, end: i32, scratch: usize): void {
+  if (isSkipped(args)) return;
+  const scale = load<f32>(pointerAt(args, 0));
+  const n = intAt(args, 4);
+  const rate = floatAt(args, 5);
+  const beta1 = floatAt(args, 6);
+  const beta2 = floatAt(args, 7);
+  const keep: f32 = <f32>1 - rate * floatAt(args, 8);
+  const p = pointerAt(args, 1);
+  const g = pointerAt(args, 2);
+  const m = pointerAt(args, 3);
+  const to = min(end << 12, n);
+  for (let i = begin << 12; i < to; i++) {
+    const at = (<usize>i) << 2;
+    const grad = scale * load<f32>(g + at);
+    const mean = load<f32>(m + at);
+    const mixed = beta1 * mean + (1 - beta1) * grad;
+    const direction: f32 = mixed > 0 ? 1 : mixed < 0 ? -1 : 0;
+    store<f32>(p + at, keep * load<f32>(p + at) - rate * direction);
+    store<f32>(m + at, beta2 * mean + (1 - beta2) * grad);
+  }
+}
+
+// value, average; ints: n; floats: decay. average <- decay average + (1 - decay) value.
+export function optimizer_average_forward(args: usize, begin: i32, end: i32, scratch: usize): void {
+  const n = intAt(args, 2);
+  const decay = floatAt(args, 3);
+  const value = pointerAt(args, 0);
+  const average = pointerAt(args, 1);
+  const to = min(end << 12, n);
+  for (let i = begin << 12; i < to; i++) {
+    const at = (<usize>i) << 2;
+    const before = load<f32>(average + at);
+    store<f32>(average + at, before + (1 - decay) * (load<f32>(value + at) - before));
+  }
+}
+
+// gradient, partials; ints: n, first partial. Unit i is 4,096 elements: their sum of squares becomes one partial, in float64 so
+// that neither overflow nor order shows.
+export function gradientNorm_partial_forward(args: usize, begin: i32, end: i32, scratch: usize): void {
+  const g = pointerAt(args, 0);
+  const partials = pointerAt(args, 1);
+  const n = intAt(args, 2);
+  const first = intAt(args, 3);
+  for (let unit = begin; unit < end; unit++) {
+    const to = min((unit + 1) << 12, n);
+    let low = f64x2.splat(0);
+    let high = f64x2.splat(0);
+    let i = unit << 12;
+    for (; i + 4 <= to; i += 4) {
+      const x = v128.load(g + ((<usize>i) << 2));
+      const a = f64x2.promote_low_f32x4(x);
+      const b = f64x2.promote_low_f32x4(v128.shuffle<f32>(x, x, 2, 3, 2, 3));
+      low = f64x2.add(low, f64x2.mul(a, a));
+      high = f64x2.add(high, f64x2.mul(b, b));
+    }
+    const both = f64x2.add(low, high);
+    let sum = f64x2.extract_lane(both, 0) + f64x2.extract_lane(both, 1);
+    for (; i < to; i++) {
+      const x = <f64>load<f32>(g + ((<usize>i) << 2));
+      sum += x * x;
+    }
+    store<f32>(partials + ((<usize>(first + unit)) << 2), <f32>sum);
+  }
+}
+
+// partials, control [scale, sound, norm]; ints: count; floats: largest norm (0: none), scale before clipping.
+export function gradientNorm_finish_forward(args: usize, begin: i32, end: i32, scratch: usize): void {
+  const partials = pointerAt(args, 0);
+  const control = pointerAt(args, 1);
+  const count = intAt(args, 2);
+  const limit = floatAt(args, 3);
+  const scale = floatAt(args, 4);
+  let sum: f64 = 0;
+  for (let i = 0; i < count; i++) sum += <f64>load<f32>(partials + ((<usize>i) << 2));
+  const norm = <f32>(Math.sqrt(sum) * <f64>scale);
+  const sound = norm - norm == 0;
+  store<f32>(control, sound && limit > 0 && norm > limit ? (scale * limit) / norm : scale);
+  store<f32>(control, sound ? 1 : 0, 4);
+  store<f32>(control, norm, 8);
+}
