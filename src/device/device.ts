@@ -77,6 +77,7 @@ export interface DeviceInfo {
   readonly notes: readonly string[];
 }
 
+/** Holds memory and runs kernels. */
 export interface Device {
   readonly kind: string;
   /** The dtype of new tensors that do not say theirs. */

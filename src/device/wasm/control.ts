@@ -17,7 +17,10 @@ export const control = {
   threads: 1024,
 } as const;
 
+/** Bytes of one thread's line. */
 export const threadBytes = 128;
+
+/** Bytes of a trap's message with its end. */
 export const trapTextBytes = 128;
 
 /** ACTIVE while no job is open and nobody is inside. */

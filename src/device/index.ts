@@ -1,0 +1,6 @@
+/** Where tensors live and kernels run. */
+export type * from "./device.ts";
+export type { HostOptions } from "./host/host.ts";
+export { hostDevice } from "./host/host.ts";
+export type { WasmOptions } from "./wasm/open.ts";
+export { openWasm, openWasmSync } from "./wasm/open.ts";
