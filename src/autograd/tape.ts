@@ -247,11 +247,6 @@ function addGradient(into: Map<Tensor, Tensor>, owned: Set<Tensor>, key: Tensor,
 
 /** Adds to the `grad` of a leaf, which lives as long as the leaf. */
 export function deposit(leaf: Tensor, grad: Tensor): void {
-  if (leaf.grad === undefined) {
-    const persistent = leaf.layout.storage.persistent;
-    leaf.grad = empty(leaf.device, leaf.shape, { dtype: leaf.dtype, persistent });
-    copyInto(leaf.grad, grad);
-  } else {
-    accumulate(leaf.grad, grad);
-  }
+  if (leaf.grad === undefined) copyInto(leaf.openGrad(), grad);
+  else accumulate(leaf.grad, grad);
 }

@@ -29,6 +29,8 @@ export class Tensor implements Disposable {
   grad: Tensor | undefined;
   /** How it was computed; undefined for leaves. */
   node: Node | undefined;
+  /** Memory of a cleared gradient, for the next one. */
+  private spare: Tensor | undefined;
 
   constructor(layout: Layout, shape: readonly number[], requiresGrad = false) {
     this.layout = layout;
@@ -39,6 +41,7 @@ export class Tensor implements Disposable {
     this.requiresGrad = requiresGrad;
     this.grad = undefined;
     this.node = undefined;
+    this.spare = undefined;
   }
 
   get device(): Device {
@@ -90,11 +93,30 @@ export class Tensor implements Disposable {
     return new Tensor(this.layout, this.shape);
   }
 
+  /** Forgets the gradient; the next one takes over its memory. */
+  clearGrad(): void {
+    this.spare = this.grad ?? this.spare;
+    this.grad = undefined;
+  }
+
+  /** An unwritten gradient that lives as long as this leaf; the caller fills it. */
+  openGrad(): Tensor {
+    const { storage } = this.layout;
+    const isUsable = this.spare?.layout.storage.alive ?? false;
+    this.grad = isUsable
+      ? this.spare!
+      : empty(this.device, this.shape, { dtype: this.dtype, persistent: storage.persistent });
+    this.spare = undefined;
+    return this.grad;
+  }
+
   /** Ends the storage now instead of at the end of its scope. Views of it end too. */
   dispose(): void {
     this.device.release(this.layout.storage);
     this.grad?.dispose();
+    this.spare?.dispose();
     this.grad = undefined;
+    this.spare = undefined;
   }
 
   [Symbol.dispose](): void {

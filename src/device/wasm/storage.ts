@@ -47,6 +47,10 @@ export class WasmStorage implements Storage {
   get bytes(): number {
     return this.length * this.width;
   }
+
+  get persistent(): boolean {
+    return !(this.life instanceof WasmScope);
+  }
 }
 
 /** A scope and the memory it took; the memory is asked for by the first allocation. */

@@ -115,10 +115,7 @@ export class Optimizer {
 
   /** Forgets the gradients. Their memory is kept for the next ones. */
   clearGradients(): void {
-    for (const [, parameter] of this.parameters) {
-      parameter.value.grad?.dispose();
-      parameter.value.grad = undefined;
-    }
+    for (const [, parameter] of this.parameters) parameter.value.clearGrad();
   }
 
   /** What a run keeps. */
