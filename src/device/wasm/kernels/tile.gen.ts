@@ -13,6 +13,12 @@ interface Tier {
   readonly unroll: number;
 }
 
+/** So few rows alone need wider tiles to have enough chains in flight. */
+const few = [
+  { rows: 1, columns: 32 },
+  { rows: 2, columns: 16 },
+] as const;
+
 /** Panels for the last columns; one column wide only where n < 4. */
 const narrow = [
   { columns: 4, rows: [4, 1] },
@@ -54,66 +60,66 @@ const header = `// Block products on register tiles. All strides are in bytes; a
 import { fma } from "../simd.as";
 `;
 
-/** One tile: R rows by V vectors of four columns. `keep` of the four-column tile drops leading lanes when storing. */
+const rowOf = (base: string, i: number): string => (i === 0 ? base : `${base}${i}`);
+const at = (v: number): string => (v === 0 ? "" : `, ${16 * v}`);
+
+/**
+ * One step of the inner axis. The scheduler of V8 before 12 visits loop variables in order and places what feeds them
+ * from the end of the loop backwards: only with the last one first does each load land beside its products instead of
+ * being hoisted and spilled.
+ */
+function step(tier: Tier, rows: number, vectors: readonly number[], load: string): string[] {
+  const lastFirst = range(rows).reverse();
+  const splat = (i: number): string =>
+    `    s = v128.load_splat<f32>(${rowOf("a", i)}); ${rowOf("a", i)} += aInner;`;
+  const loadB = (v: number): string => `    const b${v} = ${load}(b${at(v)});`;
+  const add = (i: number, v: number): string => `x${i}${v} = fma(s, b${v}, x${i}${v});`;
+  if (rows === 1 && tier.unroll === 1) {
+    const backwards = [...vectors].reverse();
+    return [splat(0), ...backwards.map((v) => `${loadB(v)} ${add(0, v)}`), "    b += bRow;"];
+  }
+  const products = lastFirst.flatMap((i) => [splat(i), `    ${vectors.map((v) => add(i, v)).join(" ")}`]);
+  return [...vectors.map(loadB), ...products, "    b += bRow;"];
+}
+
+function loop(tier: Tier, lines: readonly string[]): string[] {
+  const once = ["  for (; k > 0; k--) {", ...lines, "  }"];
+  if (tier.unroll === 1) return once;
+  const copies = range(tier.unroll).flatMap((u) =>
+    lines.map((line) => line.replaceAll(/\bb(\d)\b/g, `b$1${"_".repeat(u)}`)),
+  );
+  return [`  for (; k >= ${tier.unroll}; k -= ${tier.unroll}) {`, ...copies, "  }", ...once];
+}
+
+/** One tile of rows by columns; the four-column tile does not store its first `skip` lanes. */
 function tile(tier: Tier, rows: number, columns: number): string {
   const vectors = range(Math.max(1, columns >> 2));
-  const rowList = range(rows);
-  // The scheduler of V8 before 12 visits loop variables in order and places what feeds them from the end of the loop
-  // backwards: only with the last row first does each broadcast load land beside its products instead of spilling.
-  const lastFirst = range(rows).reverse();
-  const name = `tile${tier.letter}${rows}x${columns}`;
   const skip = columns === 4 ? ", skip: i32" : "";
   const load = columns === 1 ? "v128.load32_zero" : "v128.load";
-  const at = (v: number): string => (v === 0 ? "" : `, ${16 * v}`);
-  const row = (base: string, i: number): string => (i === 0 ? base : `${base}${i}`);
-  const pointers = (base: string, stride: string): string[] =>
-    rowList
-      .slice(1)
-      .map((i) => `  ${base === "a" ? "let" : "const"} ${base}${i} = ${row(base, i - 1)} + ${stride};`);
+  const further = range(rows).slice(1);
   const each = (text: (i: number, v: number) => string): string[] =>
-    rowList.map((i) => `  ${vectors.map((v) => text(i, v)).join(" ")}`);
-  const step = [
-    ...vectors.map((v) => `    const b${v} = ${load}(b${at(v)});`),
-    ...lastFirst.flatMap((i) => [
-      `    s = v128.load_splat<f32>(${row("a", i)}); ${row("a", i)} += aInner;`,
-      `    ${vectors.map((v) => `x${i}${v} = fma(s, b${v}, x${i}${v});`).join(" ")}`,
-    ]),
-    "    b += bRow;",
-  ];
-  const renamed = (u: number): string[] =>
-    step.map((line) => line.replaceAll(/\bb(\d)\b/g, `b$1${"_".repeat(u)}`));
-  const loop =
-    tier.unroll === 1
-      ? ["  for (; k > 0; k--) {", ...step, "  }"]
-      : [
-          `  for (; k >= ${tier.unroll}; k -= ${tier.unroll}) {`,
-          ...range(tier.unroll).flatMap(renamed),
-          "  }",
-          "  for (; k > 0; k--) {",
-          ...step,
-          "  }",
-        ];
-  const store =
-    columns === 4
-      ? rowList.map((i) => `  storeTail(${row("c", i)}, x${i}0, skip);`)
-      : columns === 1
-        ? rowList.map((i) => `  v128.store32_lane(${row("c", i)}, x${i}0, 0);`)
-        : each((i, v) => `v128.store(${row("c", i)}, x${i}${v}${at(v)});`);
+    range(rows).map((i) => `  ${vectors.map((v) => text(i, v)).join(" ")}`);
+  const negate = each((i, v) => `x${i}${v} = f32x4.neg(x${i}${v});`);
+  const store = each((i, v) => {
+    if (columns === 4) return `storeTail(${rowOf("c", i)}, x${i}0, skip);`;
+    if (columns === 1) return `v128.store32_lane(${rowOf("c", i)}, x${i}0, 0);`;
+    return `v128.store(${rowOf("c", i)}, x${i}${v}${at(v)});`;
+  });
   return lines([
-    `function ${name}(k: i32, a: usize, aRow: usize, aInner: usize, b: usize, bRow: usize, c: usize, cRow: usize, mode: i32${skip}): void {`,
-    ...pointers("a", "aRow"),
-    ...pointers("c", "cRow"),
+    `function tile${tier.letter}${rows}x${columns}(k: i32, a: usize, aRow: usize, aInner: usize, b: usize, bRow: usize, c: usize, cRow: usize, mode: i32${skip}): void {`,
+    ...further.map((i) => `  let a${i} = ${rowOf("a", i - 1)} + aRow;`),
+    ...further.map((i) => `  const c${i} = ${rowOf("c", i - 1)} + cRow;`),
     "  let s = i32x4.splat(0);",
     ...each((i, v) => `let x${i}${v} = i32x4.splat(0);`),
     "  if (mode != 0) {",
-    ...each((i, v) => `x${i}${v} = ${load}(${row("c", i)}${at(v)});`),
+    ...each((i, v) => `x${i}${v} = ${load}(${rowOf("c", i)}${at(v)});`),
     "    if (mode == 2) {",
-    ...each((i, v) => `x${i}${v} = f32x4.neg(x${i}${v});`),
+    ...negate,
     "    }",
     "  }",
-    ...loop,
+    ...loop(tier, step(tier, rows, vectors, load)),
     "  if (mode == 2) {",
-    ...each((i, v) => `x${i}${v} = f32x4.neg(x${i}${v});`),
+    ...negate,
     "  }",
     ...store,
     "}",
@@ -144,7 +150,11 @@ function panel(tier: Tier, columns: number, rows: readonly number[]): string {
   ]);
 }
 
-/** Cuts the columns into panels, widest first; the last columns share a panel with finished ones where n allows. */
+/**
+ * Cuts the columns into panels, widest first, and few rows alone into wider pieces. Those tiles have two calls so
+ * that each stays a function of its own: inside these loops V8 before 12 would unroll it and run out of registers.
+ * The last columns share a panel with finished ones where n allows.
+ */
 function product(tier: Tier): string {
   const widths = tier.panels.map((p) => p.columns).filter((columns) => columns >= 4);
   const call = (columns: number, tail = ""): string =>
@@ -159,6 +169,18 @@ function product(tier: Tier): string {
     `function product${tier.letter}(shape: i32, m: i32, n: i32, k: i32, a: usize, aRow: usize, aInner: usize, b: usize, bRow: usize, c: usize, cRow: usize, mode: i32): void {`,
     "  const lower = shape == 1;",
     "  let j: i32 = 0;",
+    ...few.flatMap(({ rows, columns }) => {
+      const tile = `tile${tier.letter}${rows}x${columns}`;
+      const place = "a, aRow, aInner, b + (<usize>j << 2), bRow, c + (<usize>j << 2), cRow, mode";
+      return [
+        `  if (m == ${rows}) {`,
+        `    for (; n - j >= ${columns}; j += ${columns}) {`,
+        `      if (shape == 2 && k > ${rows}) ${tile}(${rows}, ${place});`,
+        `      else ${tile}(k, ${place});`,
+        "    }",
+        "  }",
+      ];
+    }),
     ...loops,
     "  if (j < n && n >= 4) {",
     "    const i = lower ? min(j, m) : 0;",
@@ -247,7 +269,14 @@ export function generate(): string {
   const entries = ["gemmBlock", "gemmLower", "gemmLowerLeft", "gemmUpperLeft"].map(entry);
   const perTier = tiers.map((t) => {
     const tiles = t.panels.flatMap((p) => p.rows.map((rows) => tile(t, rows, p.columns)));
-    return lines([...tiles, ...t.panels.map((p) => panel(t, p.columns, p.rows)), product(t)]);
+    return lines([
+      ...tiles,
+      ...few
+        .filter((f) => !t.panels.some((p) => p.columns === f.columns))
+        .map((f) => tile(t, f.rows, f.columns)),
+      ...t.panels.map((p) => panel(t, p.columns, p.rows)),
+      product(t),
+    ]);
   });
   return lines([header, storeTail, ...perTier, ...entries, transpose]);
 }
