@@ -85,20 +85,13 @@ function rowPair(k: i32, x: usize, b: usize, d: usize, y: usize, mode: i32): voi
     x0 = v128.load(y); x1 = v128.load(y, 16); x2 = v128.load(y, 32); x3 = v128.load(y, 48);
     x4 = v128.load(y, 64); x5 = v128.load(y, 80); x6 = v128.load(y, 96); x7 = v128.load(y, 112);
   }
-  // Last first: see the step of the tile generator.
+  // The order of the stores below, which is what keeps each load beside its product on V8 before 12.
   for (; k > 0; k--) {
     const s = v128.load_splat<f32>(x);
-    if (TIER == 2) {
-      x0 = fma(s, v128.load(b), x0); x1 = fma(s, v128.load(b, 16), x1);
-      x2 = fma(s, v128.load(b, 32), x2); x3 = fma(s, v128.load(b, 48), x3);
-      x4 = fma(s, v128.load(d), x4); x5 = fma(s, v128.load(d, 16), x5);
-      x6 = fma(s, v128.load(d, 32), x6); x7 = fma(s, v128.load(d, 48), x7);
-    } else {
-      x7 = fma(s, v128.load(d, 48), x7); x6 = fma(s, v128.load(d, 32), x6);
-      x5 = fma(s, v128.load(d, 16), x5); x4 = fma(s, v128.load(d), x4);
-      x3 = fma(s, v128.load(b, 48), x3); x2 = fma(s, v128.load(b, 32), x2);
-      x1 = fma(s, v128.load(b, 16), x1); x0 = fma(s, v128.load(b), x0);
-    }
+    x0 = fma(s, v128.load(b), x0); x1 = fma(s, v128.load(b, 16), x1);
+    x2 = fma(s, v128.load(b, 32), x2); x3 = fma(s, v128.load(b, 48), x3);
+    x4 = fma(s, v128.load(d), x4); x5 = fma(s, v128.load(d, 16), x5);
+    x6 = fma(s, v128.load(d, 32), x6); x7 = fma(s, v128.load(d, 48), x7);
     x += 4;
     b += 64;
     d += 64;
