@@ -40,10 +40,6 @@ export class WasmStorage implements Storage {
     return this.life.open;
   }
 
-  get persistent(): boolean {
-    return !(this.life instanceof WasmScope);
-  }
-
   get bytes(): number {
     return this.length * this.width;
   }
