@@ -6,7 +6,7 @@ import { type SpawnSyncReturns, spawnSync } from "node:child_process";
 import { existsSync, mkdtempSync, readdirSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { snippetsOf, writeSnippets } from "./docs.ts";
+import { writeSnippets } from "./docs.ts";
 import { root } from "./rooms.ts";
 import { repositorySources } from "./structure.ts";
 
@@ -59,11 +59,10 @@ function checkTests(): Outcome {
 }
 
 function checkDocs(): Outcome {
-  const snippets = snippetsOf(repositorySources());
-  writeSnippets(snippets);
-  if (snippets.length === 0) return { ok: true, output: "no blocks" };
+  const { size } = writeSnippets(repositorySources());
+  if (size === 0) return { ok: true, output: "no blocks" };
   const outcome = inTurn(binary("typescript/bin/tsc", "-p", "tsconfig.docs.json"));
-  return outcome.ok ? { ok: true, output: `${snippets.length} blocks` } : outcome;
+  return outcome.ok ? { ok: true, output: `${size} blocks` } : outcome;
 }
 
 /** Builds, packs as npm would, and lets two outside tools judge the package as its users see it. */

@@ -3,7 +3,7 @@ import { execFile } from "node:child_process";
 import { copyFileSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { after, before, test } from "node:test";
+import { after, test } from "node:test";
 import { promisify } from "node:util";
 import { build, type Metafile } from "esbuild";
 import { buildPackage, exportsMap } from "../../scripts/build.ts";
@@ -14,20 +14,31 @@ const names = entries().map(({ subpath }) => `linnet${subpath.slice(1)}`);
 /** Entries that are for Node alone; all others must load in a browser. */
 const nodeOnly = ["linnet/serve"];
 const builtInTime = { timeout: 300_000 };
-let folder = "";
 
-before(async () => {
-  folder = mkdtempSync(join(tmpdir(), "linnet-package-"));
-  const installed = join(folder, "node_modules/linnet");
-  mkdirSync(installed, { recursive: true });
-  copyFileSync(join(root, "package.json"), join(installed, "package.json"));
-  await buildPackage(join(installed, "dist"));
-}, builtInTime);
+/** The package as npm would install it, built when the first case asks for it. */
+let installing: Promise<string> | undefined;
 
-after(() => rmSync(folder, { recursive: true, force: true }));
+async function install(): Promise<string> {
+  const folder = mkdtempSync(join(tmpdir(), "linnet-package-"));
+  const target = join(folder, "node_modules/linnet");
+  mkdirSync(target, { recursive: true });
+  copyFileSync(join(root, "package.json"), join(target, "package.json"));
+  await buildPackage(join(target, "dist"));
+  return folder;
+}
+
+function installed(): Promise<string> {
+  installing ??= install();
+  return installing;
+}
+
+after(async () => {
+  if (installing) rmSync(await installing, { recursive: true, force: true });
+});
 
 /** Runs a program beside the installed package in a Node without any loader, and reads the JSON it prints. */
 async function runInstalled(name: string, program: string): Promise<unknown> {
+  const folder = await installed();
   const file = join(folder, name);
   writeFileSync(file, program);
   const { stdout } = await promisify(execFile)(process.execPath, [file], { cwd: folder, timeout: 60_000 });
@@ -96,7 +107,7 @@ test("the guard on imports sees what is started", async () => {
 /** Bundles a program for a page and says which of Node's modules it would need there, and its size. */
 async function bundle(program: string): Promise<{ builtins: string[]; bytes: number }> {
   const result = await build({
-    stdin: { contents: program, resolveDir: folder, loader: "js" },
+    stdin: { contents: program, resolveDir: await installed(), loader: "js" },
     bundle: true,
     minify: true,
     write: false,

@@ -5,13 +5,13 @@ import { join } from "node:path";
 import { test } from "node:test";
 import { pathToFileURL } from "node:url";
 import { promisify } from "node:util";
-import { brokenLinks, snippetsOf, writeSnippets } from "../scripts/docs.ts";
-import { root } from "../scripts/rooms.ts";
-import { repositorySources } from "../scripts/structure.ts";
+import { brokenLinks, snippetsOf, writeSnippets } from "../../scripts/docs.ts";
+import { root } from "../../scripts/rooms.ts";
+import { repositorySources } from "../../scripts/structure.ts";
 
 const timeout = 120_000;
 const sources = repositorySources();
-const files = writeSnippets(snippetsOf(sources));
+const files = writeSnippets(sources);
 
 /** Runs a module and keeps what it prints to itself. */
 async function runQuietly(file: string): Promise<void> {
@@ -25,7 +25,8 @@ async function runQuietly(file: string): Promise<void> {
 }
 
 for (const [snippet, file] of files) {
-  if (snippet.runs) test(`docs example ${snippet.origin} runs`, { timeout }, () => runQuietly(file));
+  const name = `docs example ${snippet.path}:${snippet.line} runs`;
+  if (snippet.runs) test(name, { timeout }, () => runQuietly(file));
 }
 
 const examples = existsSync(join(root, "examples")) ? readdirSync(join(root, "examples")) : [];
@@ -46,17 +47,23 @@ test("links of the pages lead somewhere", () => {
 
 test("docs blocks are found in pages and docstrings", () => {
   const page = "text\n```ts\nconst a = 1;\n```\n```text\nno\n```\n```ts no-run\nconst b = 2;\n```\n";
-  const docstring =
-    "/**\n * Adds.\n *\n * @example\n * ```ts\n * add(1,\n *   2);\n * ```\n */\nexport const add = 1;\n";
-  const found = snippetsOf([
-    { path: "docs/a.md", text: page },
-    { path: "src/ops/add.ts", text: docstring },
-  ]);
-  assert.deepEqual(found, [
-    { origin: "docs/a.md:2", code: "const a = 1;", runs: true },
-    { origin: "docs/a.md:8", code: "const b = 2;", runs: false },
-    { origin: "src/ops/add.ts:5", code: "add(1,\n  2);", runs: true },
-  ]);
+  const plain =
+    "/**\n * Adds.\n *\n * @example\n * add(1,\n *   2);\n * @throws never\n */\nexport const add = 1;\n";
+  const fenced = "/**\n * Adds.\n * @example\n * ```ts\n * add(1);\n * ```\n */\n";
+  const path = "src/ops/add.ts";
+  assert.deepEqual(
+    snippetsOf([
+      { path: "docs/a.md", text: page },
+      { path, text: plain },
+      { path, text: fenced },
+    ]),
+    [
+      { path: "docs/a.md", line: 3, code: "const a = 1;", runs: true },
+      { path: "docs/a.md", line: 9, code: "const b = 2;", runs: false },
+      { path, line: 5, code: "add(1,\n  2);", runs: true },
+      { path, line: 5, code: "add(1);", runs: true },
+    ],
+  );
 });
 
 test("links that lead nowhere are found", () => {

@@ -1,0 +1,28 @@
+/**
+ * What the words of the house stand for in an `@example` that does not say it itself: small random tensors with the
+ * axes of docs/conventions.md, on a device that every test can use.
+ */
+import { tensor } from "../../src/autograd/tensor.ts";
+import { hostDevice } from "../../src/device/host/host.ts";
+import { Random } from "../../src/tensor/random.ts";
+
+export const [B, T, H, HV, K, V] = [1, 6, 2, 4, 4, 3];
+export const [HQ, HKV] = [4, 2];
+export const D = H * K;
+
+export const device = hostDevice({ dtype: "float64" });
+export const random = new Random(42, "docs");
+
+/** Standard normal values, moved by `place` into the range a symbol asks for. */
+function sample(shape: readonly number[], place = (normal: number): number => normal) {
+  const size = shape.reduce((product, length) => product * length, 1);
+  return tensor(device, random.normal(new Float64Array(size)).map(place), shape, { requiresGrad: true });
+}
+
+export const x = sample([B, T, D]);
+export const q = sample([B, T, H, K]);
+export const k = sample([B, T, H, K]);
+export const v = sample([B, T, HV, V]);
+export const g = sample([B, T, HV], (normal) => -Math.exp(normal));
+export const beta = sample([B, T, HV], (normal) => 1 / (1 + Math.exp(-normal)));
+export const initialState = sample([B, HV, K, V]);
