@@ -1,0 +1,19 @@
+import { FormatError } from "../errors.ts";
+import { bytePair } from "./byte-pair.ts";
+import { bytes } from "./bytes.ts";
+import { characters } from "./characters.ts";
+import type { Tokenizer, TokenizerData } from "./tokenizer.ts";
+
+/**
+ * The tokenizer that was written with `toJSON`. Those of Hugging Face load a library first: `loadTokenizer` makes them.
+ *
+ * @throws FormatError when the data is none of the known kinds.
+ */
+export function tokenizerFrom(data: TokenizerData): Tokenizer {
+  if (data.kind === "bytes") return bytes();
+  if (data.kind === "characters") return characters(data.characters);
+  if (data.kind === "byte-pair") return bytePair(data.merges);
+  throw new FormatError(
+    `[tokenizer] unknown kind: expected bytes, characters or byte-pair, got ${JSON.stringify((data as { kind?: unknown }).kind)}`,
+  );
+}
