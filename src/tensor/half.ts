@@ -35,7 +35,10 @@ function bitsView(values: Float32Array): Uint32Array {
  * From 65,520 on a value becomes infinite, down to 2^-25 included it becomes zero; a NaN stays one, quiet, with the
  * upper bits of its payload.
  */
-export function encodeFloat16(values: Floats, target = new Uint16Array(values.length)): Uint16Array {
+export function encodeFloat16(
+  values: Floats,
+  target: Uint16Array = new Uint16Array(values.length),
+): Uint16Array {
   checkTarget("encodeFloat16", values, target);
   const bits = bitsOf(values);
   for (let i = 0; i < bits.length; i++) {
@@ -67,7 +70,7 @@ function subnormalHalf(magnitude: number): number {
 /** Float32 values of IEEE 754 binary16 patterns; exact, and a NaN keeps its payload. */
 export function decodeFloat16(
   patterns: Uint16Array,
-  target = new Float32Array(patterns.length),
+  target: Float32Array = new Float32Array(patterns.length),
 ): Float32Array {
   checkTarget("decodeFloat16", patterns, target);
   const bits = bitsView(target);
@@ -87,7 +90,10 @@ export function decodeFloat16(
 }
 
 /** bfloat16 patterns of float32 or float64 values, rounded once to nearest even; a NaN stays one, quiet. */
-export function encodeBfloat16(values: Floats, target = new Uint16Array(values.length)): Uint16Array {
+export function encodeBfloat16(
+  values: Floats,
+  target: Uint16Array = new Uint16Array(values.length),
+): Uint16Array {
   checkTarget("encodeBfloat16", values, target);
   const bits = bitsOf(values);
   for (let i = 0; i < bits.length; i++) {
@@ -101,7 +107,7 @@ export function encodeBfloat16(values: Floats, target = new Uint16Array(values.l
 /** Float32 values of bfloat16 patterns; exact, and a NaN keeps its payload. */
 export function decodeBfloat16(
   patterns: Uint16Array,
-  target = new Float32Array(patterns.length),
+  target: Float32Array = new Float32Array(patterns.length),
 ): Float32Array {
   checkTarget("decodeBfloat16", patterns, target);
   const bits = bitsView(target);
