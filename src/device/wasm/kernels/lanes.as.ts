@@ -1,0 +1,30 @@
+// The last one to three elements of a run: loads and stores that touch no neighbour.
+
+/** The first `count` (1 to 3) floats at p in the low lanes, zero in the others. */
+export function loadLanes(p: usize, count: i32): v128 {
+  if (count == 1) return v128.load32_zero(p);
+  const pair = v128.load64_zero(p);
+  if (count == 2) return pair;
+  return v128.load32_lane(p, pair, 2, 8);
+}
+
+/** Writes the low `count` (1 to 3) lanes of x to p. */
+export function storeLanes(p: usize, x: v128, count: i32): void {
+  if (count == 1) { v128.store32_lane(p, x, 0); return; }
+  v128.store64_lane(p, x, 0);
+  if (count > 2) v128.store32_lane(p, x, 2, 8);
+}
+
+/** The sum of the four lanes, (0 + 2) + (1 + 3). */
+// @ts-ignore: decorator
+@inline export function sumLanes(x: v128): f32 {
+  const pairs = f32x4.add(x, i64x2.shuffle(x, x, 1, 0));
+  return f32x4.extract_lane(pairs, 0) + f32x4.extract_lane(pairs, 1);
+}
+
+/** The largest of the four lanes; NaN if one is. */
+// @ts-ignore: decorator
+@inline export function maxLanes(x: v128): f32 {
+  const pairs = f32x4.max(x, i64x2.shuffle(x, x, 1, 0));
+  return max<f32>(f32x4.extract_lane(pairs, 0), f32x4.extract_lane(pairs, 1));
+}
