@@ -1,3 +1,4 @@
+export * from "./activation/index.ts";
 export * from "./concat/index.ts";
 export * from "./contiguous/index.ts";
 export * from "./permute/index.ts";

@@ -2,7 +2,7 @@
  * The functions of one number that act on each element: what they are and how steep, on one page.
  * `slope` is the derivative given x and y = value(x); `keeps` says which of the two it needs.
  */
-import { normalCumulative } from "./normal.ts";
+import { normalCdf } from "../../tensor/normal-distribution.ts";
 
 /** One function of the family. */
 export interface ActivationRow {
@@ -45,8 +45,8 @@ export const activationRows: Readonly<Record<ActivationName, ActivationRow>> = {
     transcendentals: [0, 0],
   },
   gelu: {
-    value: (x) => times(x, normalCumulative(x)),
-    slope: (x) => normalCumulative(x) + times(x, Math.exp((-x * x) / 2) / Math.sqrt(2 * Math.PI)),
+    value: (x) => times(x, normalCdf(x)),
+    slope: (x) => normalCdf(x) + times(x, Math.exp((-x * x) / 2) / Math.sqrt(2 * Math.PI)),
     keeps: "x",
     transcendentals: [1, 1],
   },

@@ -68,5 +68,10 @@ ${offsets.map((at) => `    v128.store(dx, f32x4.mul(v128.load(dy, ${at}), ${f}(v
 
 /** The text of generated/activation.as.ts. */
 export function generate(): string {
-  return header + Object.keys(activationRows).map((name) => forward(name) + backward(name)).join("");
+  return (
+    header +
+    Object.keys(activationRows)
+      .map((name) => forward(name) + backward(name))
+      .join("")
+  );
 }
