@@ -37,9 +37,10 @@ const times = (x: number, factor: number): number => (factor === 0 ? 0 : x * fac
 const tanhScale = Math.sqrt(2 / Math.PI);
 const tanhArgument = (x: number): number => 2 * tanhScale * (x + 0.044715 * x * x * x);
 
+/** The family, by name. */
 export const activationRows: Readonly<Record<ActivationName, ActivationRow>> = {
   relu: {
-    value: (x) => (x < 0 ? 0 : x),
+    value: (x) => Math.max(x, 0),
     slope: (_, y) => (y > 0 ? 1 : 0),
     keeps: "y",
     transcendentals: [0, 0],
@@ -75,7 +76,7 @@ export const activationRows: Readonly<Record<ActivationName, ActivationRow>> = {
   logSigmoid: { value: logSigmoid, slope: (x) => sigmoid(-x), keeps: "x", transcendentals: [2, 1] },
   eluPlusOne: {
     value: (x) => (x > 0 ? x + 1 : Math.exp(x)),
-    slope: (_, y) => (y > 1 ? 1 : y),
+    slope: (_, y) => Math.min(y, 1),
     keeps: "y",
     transcendentals: [1, 0],
   },
