@@ -72,6 +72,7 @@ export const concatEntry: OpEntry<{ readonly axis: number }> = {
       options: { axis: 1 },
       terms: 1,
     },
+    { name: "empty", inputs: { a: { shape: [2, 0] }, b: { shape: [2, 3] } }, options: { axis: 1 }, terms: 1 },
     {
       name: "disagree",
       inputs: { a: { shape: [2, 3] }, b: { shape: [3, 3] } },

@@ -36,7 +36,7 @@ export const contiguousEntry: OpEntry<undefined> = {
   name: "contiguous",
   kernels: [],
   run: ({ x }) => ({ y: contiguous(x!) }),
-  cases: [1, 3, 17, 65].map((n) => ({
+  cases: [0, 1, 3, 17, 65].map((n) => ({
     name: `n=${n}`,
     inputs: { x: { shape: [2, n, 3] } },
     options: undefined,

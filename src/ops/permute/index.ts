@@ -63,6 +63,7 @@ export const permuteEntry: OpEntry<{ readonly order: readonly number[] }> = {
       terms: 1,
     },
     { name: "from the end", inputs: { x: { shape: [3, 1, 5] } }, options: { order: [-1, 0, 1] }, terms: 1 },
+    { name: "empty", inputs: { x: { shape: [0, 5] } }, options: { order: [1, 0] }, terms: 1 },
     {
       name: "twice",
       inputs: { x: { shape: [3, 5] } },

@@ -83,6 +83,7 @@ export const repeatHeadsEntry: OpEntry<{ readonly times: number }> = {
       gradientTerms: { x: 3 },
     },
     { name: "once", inputs: { x: { shape: [3, 4] } }, options: { times: 1 }, terms: 1 },
+    { name: "empty", inputs: { x: { shape: [0, 4] } }, options: { times: 2 }, terms: 1 },
     { name: "half", inputs: { x: { shape: [3, 4] } }, options: { times: 0.5 }, terms: 1, fails: "E_SHAPE" },
   ],
 };

@@ -4,6 +4,7 @@ import type { Device, HostKernel, Kernel } from "../../device/device.ts";
 import { ConfigError, ShapeError } from "../../errors.ts";
 import { solveAxes } from "../../tensor/axes.ts";
 import type { TypedArray } from "../../tensor/dtype.ts";
+import { packed } from "../contiguous/index.ts";
 import { apply, type Op, type OpEntry, type Tensor } from "../op.ts";
 
 const host: HostKernel = (buffers, ints) => {
@@ -113,10 +114,11 @@ function turn({ x, cosines, sines, positions }: Inputs, offset: number, directio
   }
   const y = empty(x.device, x.shape, { dtype: x.dtype });
   const rows = rowsOf(x, 2);
+  const places = positions === undefined ? y : packed(positions);
   const count = sizes.B * sizes.T;
   x.device.run({
     kernel,
-    buffers: [rows.slice, cosines.layout, sines.layout, positions?.layout ?? y.layout, y.layout],
+    buffers: [rows.slice, packed(cosines).layout, packed(sines).layout, places.layout, y.layout],
     ints: [count, sizes.T, sizes.H, sizes.K, sizes.half, rows.stride, offset, positions ? 1 : 0, direction],
     floats: [],
     units: Math.ceil(count / 16),
@@ -186,6 +188,12 @@ export const rotaryEntry: OpEntry<RotaryOptions> = {
         sines: angles(9, 8),
         positions: { shape: [2, 3], sample: "values", values: [0, 1, 2, 8, 0, 5] },
       },
+      options: {},
+      terms: 2,
+    },
+    {
+      name: "empty",
+      inputs: { x: { shape: [2, 0, 1, 16] }, cosines: angles(9, 8), sines: angles(9, 8) },
       options: {},
       terms: 2,
     },

@@ -104,6 +104,7 @@ export const splitEntry: OpEntry<{ readonly lengths: readonly number[]; readonly
       options: { lengths: [1, 0, 32], axis: 1 },
       terms: 1,
     },
+    { name: "empty", inputs: { x: { shape: [3, 0] } }, options: { lengths: [0, 0], axis: 1 }, terms: 1 },
     {
       name: "short",
       inputs: { x: { shape: [4] } },
@@ -123,6 +124,7 @@ export const sliceEntry: OpEntry<{ readonly axis: number; readonly from: number;
   cases: [
     { name: "inside", inputs: { x: { shape: [3, 17, 5] } }, options: { axis: 1, from: 3, to: 9 }, terms: 1 },
     { name: "from the end", inputs: { x: { shape: [3, 65] } }, options: { axis: -1, from: -1 }, terms: 1 },
+    { name: "empty", inputs: { x: { shape: [3, 0] } }, options: { axis: 0, from: 1 }, terms: 1 },
     {
       name: "outside",
       inputs: { x: { shape: [4] } },
