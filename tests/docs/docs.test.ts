@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
-import { existsSync, readdirSync } from "node:fs";
+import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
 import { pathToFileURL } from "node:url";
@@ -8,6 +8,7 @@ import { promisify } from "node:util";
 import { brokenLinks, snippetsOf, writeSnippets } from "../../scripts/docs.ts";
 import { root } from "../../scripts/rooms.ts";
 import { repositorySources } from "../../scripts/structure.ts";
+import { derivedParts, withPart } from "../../scripts/tables.ts";
 
 const timeout = 120_000;
 const sources = repositorySources();
@@ -43,6 +44,14 @@ test("links of the pages lead somewhere", () => {
     brokenLinks(sources, (path) => existsSync(join(root, path))),
     [],
   );
+});
+
+test("derived parts of the pages are up to date", () => {
+  for (const [page, name, text] of derivedParts()) {
+    const before = readFileSync(join(root, page), "utf8");
+    assert.equal(withPart(before, name, text), before, `${page}: run npm run docs`);
+    assert.notEqual(withPart(before, name, `${text}x`), before, "a change would be seen");
+  }
 });
 
 test("docs blocks are found in pages and docstrings", () => {
