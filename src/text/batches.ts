@@ -15,33 +15,43 @@ export interface BatchShape {
   readonly time: number;
 }
 
-/** Rows that begin at random places of a text, for ever. What comes depends on `random` alone. */
-export function* randomWindows(ids: Int32Array, shape: BatchShape, random: Random): Generator<TokenBatch> {
+/**
+ * The batch of every step: 0, 1, 2, … It depends on nothing but the step, so a run that resumes sees what it would
+ * have seen.
+ */
+export type BatchSource = (step: number) => TokenBatch;
+
+/** Rows that begin at random places of a text. */
+export function randomWindows(ids: Int32Array, shape: BatchShape, random: Random): BatchSource {
   const places = checkLength("randomWindows", ids, shape.time);
-  for (;;) {
-    const starts = random.integers(new Int32Array(shape.batch), 0, places);
-    yield rowsAt(ids, shape, starts);
-  }
+  return (step) =>
+    rowsAt(ids, shape, random.fork(`batch ${step}`).integers(new Int32Array(shape.batch), 0, places));
 }
 
 /**
  * Rows that run on: row b of a batch continues row b of the batch before, so that a carried state sees its own past.
- * The text is cut into B equal strips; the generator ends where they do.
+ * The text is cut into B equal strips; after the end of the strips every row begins again.
  */
-export function* runningWindows(ids: Int32Array, shape: BatchShape): Generator<TokenBatch> {
+export function runningWindows(
+  ids: Int32Array,
+  shape: BatchShape,
+): BatchSource & { readonly stepsPerPass: number } {
   const strip = Math.floor((ids.length - 1) / shape.batch);
-  if (strip < shape.time) {
+  const stepsPerPass = Math.floor(strip / shape.time);
+  if (stepsPerPass < 1) {
     throw new ConfigError(
       `[runningWindows] every row needs ${shape.time} tokens: expected a text of ${shape.batch * shape.time + 1} tokens or more, got ${ids.length}`,
     );
   }
-  for (let from = 0; from + shape.time <= strip; from += shape.time) {
-    yield rowsAt(
+  const source = (step: number): TokenBatch => {
+    const from = (step % stepsPerPass) * shape.time;
+    return rowsAt(
       ids,
       shape,
       Int32Array.from({ length: shape.batch }, (_, b) => b * strip + from),
     );
-  }
+  };
+  return Object.assign(source, { stepsPerPass });
 }
 
 /** Every token predicted once: the text in order, the last batch as many rows as are left. */

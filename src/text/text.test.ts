@@ -75,8 +75,8 @@ test("characters outside the vocabulary are named", () => {
 test("windows hold a text and its next tokens", () => {
   const ids = Int32Array.from({ length: 41 }, (_, i) => i);
   for (const batch of [
-    randomWindows(ids, { batch: 3, time: 8 }, new Random(1)).next().value!,
-    ...runningWindows(ids, { batch: 2, time: 5 }),
+    randomWindows(ids, { batch: 3, time: 8 }, new Random(1))(7),
+    runningWindows(ids, { batch: 2, time: 5 })(3),
     ...evaluationWindows(ids, { batch: 3, time: 8 }),
   ]) {
     assert.deepEqual(
@@ -89,7 +89,11 @@ test("windows hold a text and its next tokens", () => {
     rows.map((row) => row.batch),
     [3, 2],
   );
-  const [first, second] = [...runningWindows(ids, { batch: 2, time: 5 })];
-  assert.equal(second!.inputs[0], first!.targets[4]);
-  assert.throws(() => randomWindows(ids, { batch: 1, time: 41 }, new Random(1)).next(), { code: "E_CONFIG" });
+  const running = runningWindows(ids, { batch: 2, time: 5 });
+  assert.equal(running(1).inputs[0], running(0).targets[4]);
+  assert.deepEqual(running(running.stepsPerPass), running(0));
+  const random = randomWindows(ids, { batch: 4, time: 2 }, new Random(1));
+  assert.deepEqual(random(5), random(5));
+  assert.notDeepEqual(random(5), random(6));
+  assert.throws(() => randomWindows(ids, { batch: 1, time: 41 }, new Random(1)), { code: "E_CONFIG" });
 });

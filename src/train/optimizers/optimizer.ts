@@ -84,9 +84,9 @@ export class Optimizer {
    * One step with the gradients as they are, each multiplied by `scale` first (1 over the number of accumulated
    * batches). Gradients that hold NaN or Inf move nothing.
    */
-  step(learningRate: number = this.options.learningRate, scale = 1): StepReport {
+  async step(learningRate: number = this.options.learningRate, scale = 1): Promise<StepReport> {
     this.measure(scale);
-    const control = this.control.dataSync();
+    const control = await this.control.data();
     const report = { gradientNorm: control[2]!, sound: control[1] === 1 };
     if (!report.sound) return report;
     this.count++;
