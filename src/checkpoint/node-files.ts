@@ -25,9 +25,15 @@ export async function nodeFiles(who: string): Promise<typeof Files> {
 /** Longest piece of one system call. */
 const pieceBytes = 2 ** 30;
 
+/** What is used of an open file; the declarations of a browser's program know no other. */
+export interface ReadableFile {
+  read(target: Uint8Array, offset: number, length: number, position: number): Promise<{ bytesRead: number }>;
+  close(): Promise<void>;
+}
+
 /** Fills `target` from a place in the file; the number of bytes that were there. */
 export async function readAt(
-  handle: Files.FileHandle,
+  handle: ReadableFile,
   target: Uint8Array,
   position: number,
   signal: AbortSignal | undefined,

@@ -1,7 +1,6 @@
-import type { FileHandle } from "node:fs/promises";
 import { DisposedError, FormatError, isLinnetError, ShapeError } from "../errors.ts";
 import { quote } from "./header-json.ts";
-import { nodeFiles, readAt, writeAll } from "./node-files.ts";
+import { nodeFiles, type ReadableFile, readAt, writeAll } from "./node-files.ts";
 import { layOut, type TensorEntry, type TensorSource } from "./safetensors.ts";
 import { safetensorsBytes } from "./safetensors-dtype.ts";
 import {
@@ -22,12 +21,12 @@ export class SafetensorsFile {
   readonly name: string;
   readonly metadata: Readonly<Record<string, string>>;
   readonly tensors: ReadonlyMap<string, TensorInfo>;
-  readonly #handle: FileHandle;
+  readonly #handle: ReadableFile;
   readonly #dataStart: number;
   #isOpen = true;
 
   /** Made by `openSafetensors`. */
-  constructor(name: string, handle: FileHandle, header: SafetensorsHeader, dataStart: number) {
+  constructor(name: string, handle: ReadableFile, header: SafetensorsHeader, dataStart: number) {
     this.name = name;
     this.metadata = header.metadata;
     this.tensors = header.tensors;

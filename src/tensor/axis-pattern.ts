@@ -31,6 +31,7 @@ export interface Pattern {
   readonly terms: readonly Term[];
 }
 
+/** The sign for leading axes of any number. */
 export const ellipsis = "…";
 const patterns = new Map<string, Pattern>();
 
