@@ -23,7 +23,8 @@ export type Direction = (input: number, element: number) => number;
  * Meant for a float64 device: with ε = 1e-6 the truncation and rounding errors are near 1e-9.
  *
  * @example
- * const rows = gradCheck(hostDevice(), ({ x }) => ({ y: exp(x) }), { x: tensor(device, [1, 2], [2], { requiresGrad: true }) }, normal);
+ * const direction = (input: number, element: number) => Math.cos(37 * input + element);
+ * const rows = gradCheck(device, ({ x }) => ({ y: silu(x!) }), { x }, direction);
  */
 export function gradCheck(
   device: Device,

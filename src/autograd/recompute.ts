@@ -10,7 +10,7 @@ import { Tensor, type Tensors } from "./tensor.ts";
  * twice: random choices in it take their seed from an argument.
  *
  * @example
- * const { y } = recompute({ x }, ({ x }) => ({ y: block(x) }));
+ * const { y } = recompute({ x }, ({ x }) => ({ y: silu(x) }));
  */
 export function recompute<Inputs extends Tensors, Outputs extends Tensors>(
   inputs: Inputs,

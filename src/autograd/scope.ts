@@ -9,7 +9,7 @@ import { Tensor } from "./tensor.ts";
  * allocates in it too, so give concurrent jobs devices of their own or keep them apart.
  *
  * @example
- * const total = scope(device, () => sum(multiply(x, x)));
+ * const y = scope(device, () => square(silu(x)));
  */
 export function scope<Result>(device: Device, fn: () => Result): Result {
   const lifetime = device.enter();

@@ -4,6 +4,7 @@
  */
 import { tensor } from "../../src/autograd/tensor.ts";
 import { hostDevice } from "../../src/device/host/host.ts";
+import { Module, Parameter } from "../../src/nn/module.ts";
 import { Random } from "../../src/tensor/random.ts";
 
 export const [B, T, H, HV, K, V] = [1, 6, 2, 4, 4, 3];
@@ -20,9 +21,19 @@ function sample(shape: readonly number[], place = (normal: number): number => no
 }
 
 export const x = sample([B, T, D]);
+export const qkv = sample([B, T, 2 * H * K + HV * V]);
 export const q = sample([B, T, H, K]);
 export const k = sample([B, T, H, K]);
 export const v = sample([B, T, HV, V]);
 export const g = sample([B, T, HV], (normal) => -Math.exp(normal));
 export const beta = sample([B, T, HV], (normal) => 1 / (1 + Math.exp(-normal)));
 export const initialState = sample([B, HV, K, V]);
+
+export const text = "The quick brown fox jumps over the lazy dog.";
+
+/** A model of one weight. */
+class Scaled extends Module {
+  readonly weight = new Parameter([D], { init: (shape) => new Float64Array(shape[0]!).fill(1) });
+}
+
+export const model = new Scaled();

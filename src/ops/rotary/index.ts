@@ -145,7 +145,7 @@ const op: Op<Inputs, number, { y: Tensor }> = {
  *
  * @throws ShapeError when the table is wider than K or shorter than the positions asked for.
  * @example
- * const turned = rotary(q, rotaryTable(device, { width: 64, positions: 128 }));
+ * const turned = rotary(q, rotaryTable(device, { width: K, positions: 128 }));
  */
 export function rotary(
   x: Tensor,

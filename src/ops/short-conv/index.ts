@@ -150,7 +150,8 @@ function zeroRow(x: Tensor, channels: number): Tensor {
  *
  * @throws ShapeError when axes disagree; ConfigError when packed sequences come with B > 1.
  * @example
- * const { y, finalState } = shortConv({ x, weight, initialState }, { activation: "silu" });
+ * const weight = zeros(device, [D, 4]);
+ * const { y, finalState } = shortConv({ x, weight }, { activation: "silu" });
  */
 export function shortConv(inputs: Inputs, options: ShortConvOptions = {}): { y: Tensor; finalState: Tensor } {
   return apply(op, inputs, options);
