@@ -29,6 +29,8 @@ export function readHeaderJson(text: string, file: string): RawHeader {
   return new Cursor(text, file).header();
 }
 
+const zero = "0".charCodeAt(0);
+
 class Cursor {
   readonly #file: string;
   readonly #text: string;
@@ -107,13 +109,19 @@ class Cursor {
   #number(): number {
     this.#skipBlank();
     const start = this.#at;
-    while (this.#at < this.#text.length && /[-+.0-9a-zA-Z]/.test(this.#text[this.#at]!)) this.#at++;
-    const digits = this.#text.slice(start, this.#at);
-    if (!/^(0|[1-9][0-9]{0,15})$/.test(digits) || Number(digits) > Number.MAX_SAFE_INTEGER) {
+    let value = 0;
+    let digit = this.#text.charCodeAt(start) - zero;
+    while (digit >= 0 && digit <= 9 && value <= Number.MAX_SAFE_INTEGER) {
+      value = value * 10 + digit;
+      digit = this.#text.charCodeAt(++this.#at) - zero;
+    }
+    const length = this.#at - start;
+    const isPlain = length > 0 && (length === 1 || this.#text[start] !== "0");
+    if (!isPlain || value > Number.MAX_SAFE_INTEGER || ".eE".includes(this.#text[this.#at] ?? " ")) {
       this.#at = start;
       this.#refuse("a whole number from 0 to 2^53 - 1");
     }
-    return Number(digits);
+    return value;
   }
 
   #string(what: string): string {
@@ -151,7 +159,9 @@ class Cursor {
   }
 
   #skipBlank(): void {
-    while (this.#at < this.#text.length && " \n\r\t".includes(this.#text[this.#at]!)) this.#at++;
+    let code = this.#text.charCodeAt(this.#at);
+    // space, tab, line feed, carriage return
+    while (code === 32 || code === 9 || code === 10 || code === 13) code = this.#text.charCodeAt(++this.#at);
   }
 
   #refuse(expected: string): never {

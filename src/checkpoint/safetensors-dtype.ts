@@ -36,7 +36,7 @@ export function safetensorsBytes(dtype: SafetensorsDtype): number {
   return elementBytes[dtype];
 }
 
-/** The place in the format's order of alignment; writers put greater ones first. */
-export function safetensorsRank(dtype: SafetensorsDtype): number {
-  return Object.keys(elementBytes).indexOf(dtype);
+/** The place of every element type in the format's order of alignment; writers put greater ones first. */
+export function safetensorsRanks(): ReadonlyMap<string, number> {
+  return new Map(Object.keys(elementBytes).map((dtype, rank) => [dtype, rank]));
 }

@@ -5,7 +5,7 @@ import {
   isSafetensorsDtype,
   type SafetensorsDtype,
   safetensorsBytes,
-  safetensorsRank,
+  safetensorsRanks,
 } from "./safetensors-dtype.ts";
 import { headerLength, maxHeaderBytes, parseHeader, prefixBytes } from "./safetensors-header.ts";
 
@@ -94,10 +94,9 @@ export function layOut<Source extends TensorSource>(
     Symbol.iterator in tensors
       ? [...(tensors as Iterable<readonly [string, Source]>)]
       : Object.entries(tensors);
-  const order = entries.sort(
-    ([left, a], [right, b]) =>
-      safetensorsRank(b.dtype) - safetensorsRank(a.dtype) || byCodePoint(left, right),
-  );
+  const ranks = safetensorsRanks();
+  const rank = ({ dtype }: Source) => ranks.get(dtype) ?? 0;
+  const order = entries.sort(([left, a], [right, b]) => rank(b) - rank(a) || byCodePoint(left, right));
   const members: string[] = [];
   const keys = Object.keys(metadata).sort(byCodePoint);
   if (keys.length > 0) {
