@@ -9,7 +9,7 @@ import { base64 as tierC } from "./generated/tier-c.ts";
 import { openMemory } from "./memory.ts";
 import { decodeBase64, instantiate, withUnsharedMemory } from "./module.ts";
 import { Pool } from "./pool.ts";
-import { selfTest } from "./self-test.ts";
+import { selfTest, setFusion } from "./self-test.ts";
 import type { Refuse } from "./store.ts";
 import { Store } from "./store.ts";
 import type { Tier } from "./tiers.ts";
@@ -38,7 +38,7 @@ export interface WasmOptions {
   readonly refuse?: Refuse;
 }
 
-/** What options and environment come to, before anything is compiled. */
+/** What options and environment come to; V8's flags are set, nothing is compiled yet. */
 interface Plan {
   readonly environment: Environment;
   readonly tier: Tier;
@@ -97,6 +97,7 @@ function makePlan(options: WasmOptions, found: Environment): Plan {
   const unshared = options.shared === false ? "one thread: shared: false was asked for" : found.unshared;
   const reason = unshared ?? (wished > 1 ? found.waitless : undefined);
   const threads = reason === undefined ? wished : 1;
+  if (tier === "c") setFusion(found.node!, true);
   return {
     environment: found,
     tier,
@@ -113,7 +114,8 @@ function assemble(
   fallback: WebAssembly.Module | undefined,
 ): { device: WasmDevice; pool: Pool | undefined } {
   const { shared, threads } = plan;
-  const failure = fallback === undefined ? undefined : selfTest(compiled, fallback, shared);
+  const failure = fallback === undefined ? undefined : selfTest(compiled, fallback, shared, kernelNames);
+  if (failure !== undefined) setFusion(plan.environment.node!, false);
   const tier = failure === undefined ? plan.tier : "b";
   const module = failure === undefined ? compiled : fallback!;
   const opened = openMemory(shared, options.initialBytes ?? 2 ** 24, options.maximumBytes ?? 2 ** 32);
