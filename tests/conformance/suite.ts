@@ -95,14 +95,16 @@ function values(tensors: Tensors): Record<string, TypedArray> {
   return result;
 }
 
-const references = new WeakMap<OpCase<unknown>, Result>();
+const references = new WeakMap<OpEntry, Map<OpCase<unknown>, Result>>();
 
 /** The same on the host in float64: computed once per case. */
 export function reference({ entry, case: opCase }: Subject): Result {
-  let result = references.get(opCase);
+  const known = references.get(entry) ?? new Map<OpCase<unknown>, Result>();
+  references.set(entry, known);
+  let result = known.get(opCase);
   if (result === undefined) {
     result = runCase(hostDevice({ dtype: "float64" }), entry, opCase);
-    references.set(opCase, result);
+    known.set(opCase, result);
   }
   return result;
 }
