@@ -1,0 +1,29 @@
+/** Scratch bytes of the delta kernels; each function mirrors the layout its kernel makes. */
+import { ceilTo } from "./delta-job.ts";
+import type { Sizes } from "./problem.ts";
+
+/** Bytes for the words at the head of a scratch memory and the rounding between its parts. */
+const headBytes = 1024;
+/** Tokens of a tile in the token-after-token kernels. */
+const tile = 32;
+
+/** Token after token: a tile of packed rows and the state of `columns` columns. */
+export function recurrentScratch(sizes: Sizes, columns: number): number {
+  const stride = ceilTo(sizes.keyWidth, 4);
+  const floats = 16 + 34 * tile + stride + 4 * stride * tile + sizes.keyWidth * ceilTo(columns, 16);
+  return headBytes + 4 * floats;
+}
+
+/** What `layOutChunk` takes. */
+export function chunkFloats(sizes: Sizes, chunk: number, perKey: boolean): number {
+  const stride = ceilTo(sizes.keyWidth, 4);
+  const span = ceilTo(chunk, 4);
+  const rows = stride * span;
+  return 4 * rows + 2 * span * span + 3 * span + stride + Math.max(stride, span) + (perKey ? 4 * rows : 0);
+}
+
+/** Chunk by chunk, and all at once. */
+export function chunkwiseScratch(sizes: Sizes, columns: number, chunk: number, perKey: boolean): number {
+  const panels = 5 * 16 * chunk + ceilTo(sizes.keyWidth, 4) * ceilTo(columns, 16);
+  return headBytes + 4 * (chunkFloats(sizes, chunk, perKey) + panels);
+}

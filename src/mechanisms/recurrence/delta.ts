@@ -1,0 +1,162 @@
+/**
+ * The write-delta half of the recurrence: S <- exp(g) ∘ S, u = beta (v − Sᵀk), S <- S + k uᵀ, o = scale · Sᵀq, with
+ * decay none, per head, per token or per key channel, as kernels and as functions that lay out their dispatches.
+ */
+import type { Dispatch, Kernel, Slice } from "../../device/device.ts";
+import { UnsupportedError } from "../../errors.ts";
+import { hostForward } from "./delta-host.ts";
+import { hostBackward } from "./delta-host-backward.ts";
+import type { DeltaJob, DeltaPlan } from "./delta-job.ts";
+import { checkDelta, deltaOrder, deltaPlan, flagBits, sharedArguments, unitColumns } from "./delta-job.ts";
+import { chunkwiseScratch, recurrentScratch } from "./delta-scratch.ts";
+import type { Rows } from "./problem.ts";
+import { sequenceCount } from "./problem.ts";
+
+export type { DeltaJob, DeltaOrder, DeltaPlan } from "./delta-job.ts";
+export { deltaOrder, deltaPlan } from "./delta-job.ts";
+
+/** Token after token. */
+export const deltaRecurrentForward: Kernel = { key: "recurrence.deltaRecurrent.forward", host: hostForward };
+/** Chunk by chunk in WY form. */
+export const deltaChunkwiseForward: Kernel = { key: "recurrence.deltaChunkwise.forward", host: hostForward };
+/** Every pair of tokens at once. */
+export const deltaParallelForward: Kernel = { key: "recurrence.deltaParallel.forward", host: hostForward };
+/** All gradients, chunk by chunk from the last. */
+export const deltaChunkwiseBackward: Kernel = {
+  key: "recurrence.deltaChunkwise.backward",
+  host: hostBackward,
+};
+
+/** Forward forms over whole sequences. */
+export type DeltaForm = "recurrent" | "chunkwise" | "parallel";
+
+const forwardKernels: Readonly<Record<DeltaForm, Kernel>> = {
+  recurrent: deltaRecurrentForward,
+  chunkwise: deltaChunkwiseForward,
+  parallel: deltaParallelForward,
+};
+
+/** Where the results of a forward pass go. */
+export interface DeltaOutputs {
+  readonly o: Rows;
+  /** [N,HV,K,V]. */
+  readonly finalState?: Slice | undefined;
+  /** `deltaPlan(job).keptLength` floats that the backward pass needs; undefined where there will be none. */
+  readonly keptStates?: Slice | undefined;
+}
+
+/** Rough multiply-adds of a forward pass. */
+function forwardWork({ sizes }: DeltaJob): number {
+  return 3 * sizes.batch * sizes.time * sizes.valueHeads * sizes.keyWidth * sizes.valueWidth;
+}
+
+/** A chunk as long as the job for the form that has no chunks, the plan's otherwise. */
+function formPlan(form: DeltaForm, job: DeltaJob): DeltaPlan {
+  const plan = deltaPlan(job);
+  return form === "parallel" ? { ...plan, chunk: Math.max(1, job.sizes.time) } : plan;
+}
+
+/**
+ * Lays out one forward pass of the delta family.
+ *
+ * `recurrent` goes token after token (and is the fastest on a CPU for K = V = 64), `chunkwise` by chunks of tokens,
+ * `parallel` makes every T × T pair at once and is meant for short sequences. All give the same values within float32
+ * rounding; what a prefix gets never depends on what follows it.
+ *
+ * @param form How the work is done.
+ * @param job q, keys [B,T,H,K], v [B,T,HV,V], beta [B,T,HV], g [HV] | [B,T,HV] | [B,T,HV,K], initial state [N,HV,K,V].
+ * @param outputs o [B,T,HV,V], and where they are wanted the final state and the states that backward needs.
+ * @throws ShapeError where axes contradict each other; UnsupportedError for an order of reads that a form cannot do.
+ */
+export function deltaForward(form: DeltaForm, job: DeltaJob, outputs: DeltaOutputs): Dispatch {
+  const who = `recurrence.delta.${form}`;
+  checkDelta(who, job);
+  const order = job.order ?? deltaOrder;
+  if (form !== "recurrent" && (order.undecayedCorrection || order.readFirst))
+    throw new UnsupportedError(
+      `[${who}] order of reads: expected a correction from the decayed state and a read after the write, got another`,
+      "Use the recurrent form or single steps for it.",
+    );
+  const plan = formPlan(form, job);
+  const columns = unitColumns(job);
+  const flags =
+    (outputs.finalState === undefined ? 0 : flagBits.final) |
+    (outputs.keptStates === undefined ? 0 : flagBits.kept);
+  const { buffers, ints } = sharedArguments(job, plan, columns, flags);
+  const nothing = job.q.slice;
+  const { sizes } = job;
+  return {
+    kernel: forwardKernels[form],
+    buffers: [...buffers, outputs.o.slice, outputs.finalState ?? nothing, outputs.keptStates ?? nothing],
+    ints: [...ints, outputs.o.stride],
+    floats: [job.scale],
+    units: sequenceCount(sizes, job.packed) * sizes.valueHeads * Math.ceil(sizes.valueWidth / columns),
+    work: forwardWork(job),
+    scratchBytes:
+      form === "recurrent"
+        ? recurrentScratch(sizes, columns)
+        : chunkwiseScratch(sizes, columns, plan.chunk, job.decay === "key"),
+  };
+}
+
+/** Where the gradients come from and go. */
+export interface DeltaGradients {
+  /** What a forward pass of the same job and chunk length kept. */
+  readonly keptStates: Slice;
+  readonly dO: Rows;
+  /** [N,HV,K,V]; zeros where it is undefined. */
+  readonly dFinalState?: Slice | undefined;
+  readonly dq: Rows;
+  /** Gradient of the erase key, of both keys where the job has one. */
+  readonly dEraseKey: Rows;
+  readonly dWriteKey?: Rows | undefined;
+  readonly dv: Rows;
+  readonly dBeta: Rows;
+  /** One a token also with decay `head`: its gradient is the sum over batch and time. */
+  readonly dg?: Rows | undefined;
+  readonly dInitialState?: Slice | undefined;
+}
+
+/**
+ * Lays out the backward pass of the delta family: time O(T), memory beside its operands one segment of states a thread.
+ *
+ * @param job The job of the forward pass.
+ * @param gradients Cotangents, kept states, and where each gradient goes (overwritten).
+ * @throws UnsupportedError for an order of reads other than that of the delta rule.
+ */
+export function deltaBackward(job: DeltaJob, gradients: DeltaGradients): Dispatch {
+  const who = "recurrence.delta.backward";
+  checkDelta(who, job);
+  const order = job.order ?? deltaOrder;
+  if (order.undecayedCorrection || order.readFirst)
+    throw new UnsupportedError(
+      `[${who}] order of reads: expected a correction from the decayed state and a read after the write, got another`,
+    );
+  const plan = deltaPlan(job);
+  const nothing = job.q.slice;
+  const separate = job.writeKey !== undefined && gradients.dWriteKey !== undefined;
+  const dWrite = separate ? gradients.dWriteKey! : gradients.dEraseKey;
+  const flags =
+    (separate ? 0 : flagBits.oneKey) |
+    (gradients.dFinalState === undefined ? 0 : flagBits.final) |
+    (gradients.dg === undefined ? 0 : flagBits.gateGradient) |
+    (gradients.dInitialState === undefined ? 0 : flagBits.initialGradient);
+  const { sizes } = job;
+  const { buffers, ints } = sharedArguments(job, plan, sizes.valueWidth, flags);
+  return {
+    kernel: deltaChunkwiseBackward,
+    buffers: [
+      ...[...buffers, gradients.keptStates, gradients.dO.slice, gradients.dFinalState ?? nothing],
+      ...[gradients.dq.slice, gradients.dEraseKey.slice, dWrite.slice, gradients.dv.slice],
+      ...[gradients.dBeta.slice, gradients.dg?.slice ?? nothing, gradients.dInitialState ?? nothing],
+    ],
+    ints: [
+      ...[...ints, gradients.dO.stride, gradients.dq.stride, gradients.dEraseKey.stride, dWrite.stride],
+      ...[gradients.dv.stride, gradients.dBeta.stride, gradients.dg?.stride ?? 0],
+    ],
+    floats: [job.scale],
+    units: sequenceCount(sizes, job.packed) * sizes.heads,
+    work: 4 * forwardWork(job),
+    scratchBytes: 0,
+  };
+}

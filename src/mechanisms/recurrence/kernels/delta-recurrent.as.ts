@@ -1,0 +1,153 @@
+// The delta rule token after token. A panel of 16 value columns of the state stays in L1 while a tile of tokens passes;
+// one sweep over it writes the token before, decays, retrieves and reads: o = scale (S'q + (k·q) u) needs no second one.
+import { floatAt, intAt, pointerAt } from "../../../device/wasm/kernels/simd.as";
+import { sweepKey, sweepNone, sweepOrdered, sweepScalar } from "./generated/delta-sweep.as";
+import { Work } from "./delta-work.as";
+import { at, dot4, FINAL, gate1, gate4, Job, INITIAL, JOB_BYTES, KEPT, KEY, keptSlot, loadPanel, NONE, oneKey, ownWord, packColumn, packRows, padded, READ_FIRST, readJob, rowAt, sequenceRow, storePanel, UNDECAYED, unpackRows } from "./delta-job.as";
+
+/** Operands of the forward kernels: the shared ones, o, final state, kept states. */
+const OPERANDS: i32 = 11;
+/** Tokens that are packed at a time. */
+const TILE: i32 = 32;
+
+function layOut(scratch: usize, keyWidth: i32): Work {
+  const work = changetype<Work>(scratch + JOB_BYTES);
+  const stride = padded(keyWidth, 4);
+  const rows = (<usize>stride) * TILE << 2;
+  work.stride = stride;
+  let top = scratch + JOB_BYTES + 128;
+  work.u = top;
+  top += 64;
+  work.values = top;
+  top += TILE << 6;
+  work.outputs = top;
+  top += TILE << 6;
+  work.beta = top;
+  top += TILE << 2;
+  work.overlap = top;
+  top += TILE << 2;
+  work.zeros = top;
+  top += (<usize>stride) << 2;
+  work.erase = top;
+  top += rows;
+  work.write = top;
+  top += rows;
+  work.query = top;
+  top += rows;
+  work.gate = top;
+  top += rows;
+  work.state = (top + 63) & ~63;
+  memory.fill(work.zeros, 0, (<usize>stride) << 2);
+  return work;
+}
+
+/** Gates of n token rows of decays. */
+function packGates(to: usize, stride: i32, from: usize, fromRow: i32, n: i32, width: i32): void {
+  packRows(to, stride, from, fromRow, n, width);
+  const end = at(to, stride * n);
+  for (; to < end; to += 16) v128.store(to, gate4(v128.load(to)));
+}
+
+/** Packs the next tile of a head. */
+function packTile(job: Job, work: Work, row: i32, head: i32): void {
+  const keyWidth = job.keyWidth;
+  const stride = work.stride;
+  const n = work.tokens;
+  const first = (head / (job.valueHeads / job.heads)) * keyWidth;
+  packRows(work.erase, stride, rowAt(job.erase, row, job.eraseRow, first), job.eraseRow, n, keyWidth);
+  if (!oneKey(job))
+    packRows(work.write, stride, rowAt(job.write, row, job.writeRow, first), job.writeRow, n, keyWidth);
+  packRows(work.query, stride, rowAt(job.q, row, job.qRow, first), job.qRow, n, keyWidth);
+  packColumn(work.beta, rowAt(job.beta, row, job.betaRow, head), job.betaRow, n);
+  const readFirst = (job.flags & READ_FIRST) != 0;
+  for (let t = 0; t < n; t++) {
+    const key = at(work.write, t * stride);
+    store<f32>(at(work.overlap, t), readFirst ? <f32>0 : dot4(key, at(work.query, t * stride), stride));
+  }
+  if (job.decay == KEY) {
+    packGates(work.gate, stride, rowAt(job.g, row, job.gRow, head * keyWidth), job.gRow, n, keyWidth);
+  } else if (job.flags & (UNDECAYED | READ_FIRST)) {
+    for (let t = 0; t < n; t++) {
+      const gate: f32 = job.decay == NONE ? -0.0 : gate1(load<f32>(rowAt(job.g, row + t, job.gRow, head)));
+      for (let c = 0; c < stride; c++) store<f32>(at(work.gate, t * stride + c), gate);
+    }
+  } else if (job.decay != NONE) {
+    for (let t = 0; t < n; t++)
+      store<f32>(at(work.gate, t), gate1(load<f32>(rowAt(job.g, row + t, job.gRow, head))));
+  }
+}
+
+/** One tile through one panel whose first column is `column`. */
+function passPanel(job: Job, work: Work, state: usize, row: i32, head: i32, column: i32): void {
+  const keyWidth = job.keyWidth;
+  const valueWidth = job.valueWidth;
+  const width = min(16, valueWidth - column);
+  let v = rowAt(job.v, row, job.vRow, head * valueWidth + column);
+  let o = rowAt(work.o, row, work.oRow, head * valueWidth + column);
+  let vRow = (<usize>job.vRow) << 2;
+  let oRow = (<usize>work.oRow) << 2;
+  if (width < 16) {
+    packRows(work.values, 16, v, job.vRow, work.tokens, width);
+    v = work.values;
+    o = work.outputs;
+    vRow = oRow = 64;
+  }
+  if (job.flags & (UNDECAYED | READ_FIRST)) sweepOrdered(work, state, keyWidth, v, vRow, o, oRow);
+  else if (job.decay == NONE) sweepNone(work, state, keyWidth, v, vRow, o, oRow);
+  else if (job.decay == KEY) sweepKey(work, state, keyWidth, v, vRow, o, oRow);
+  else sweepScalar(work, state, keyWidth, v, vRow, o, oRow);
+  if (width < 16)
+    unpackRows(rowAt(work.o, row, work.oRow, head * valueWidth + column), work.oRow, o, 16, work.tokens, width);
+}
+
+/** The state of a unit to or from row-major memory: `direction` 0 reads it (null is zeros), 1 writes it. */
+function moveState(job: Job, work: Work, matrix: usize, first: i32, last: i32, direction: i32): void {
+  for (let column = first; column < last; column += 16) {
+    const panel = work.state + ((<usize>job.keyWidth) * (<usize>(column - first)) << 2);
+    const width = min(16, last - column);
+    if (direction == 1) storePanel(at(matrix, column), job.valueWidth, panel, job.keyWidth, width);
+    else loadPanel(panel, matrix == 0 ? 0 : at(matrix, column), job.keyWidth, job.valueWidth, width);
+  }
+}
+
+// args: the shared words (Job) with o, final state and kept states behind its operands, then oRow, scale.
+// One unit is (sequence, value head, block of `columns` value columns).
+export function recurrence_deltaRecurrent_forward(args: usize, begin: i32, end: i32, scratch: usize): void {
+  const job = readJob(scratch, args, OPERANDS);
+  const final = pointerAt(args, 9);
+  const kept = pointerAt(args, 10);
+  const valueWidth = job.valueWidth;
+  const blocks = (valueWidth + job.columns - 1) / job.columns;
+  const size = job.keyWidth * valueWidth;
+  const work = layOut(scratch, job.keyWidth);
+  work.flags = job.flags;
+  work.o = pointerAt(args, 8);
+  work.oRow = intAt(args, ownWord(OPERANDS));
+  work.scale = floatAt(args, ownWord(OPERANDS) + 1);
+  if (oneKey(job)) work.write = work.erase;
+  for (let unit = begin; unit < end; unit++) {
+    const pair = unit / blocks;
+    const head = pair % job.valueHeads;
+    const sequence = pair / job.valueHeads;
+    const first = (unit % blocks) * job.columns;
+    const last = min(first + job.columns, valueWidth);
+    const from = sequenceRow(job.flags, job.cuSeqlens, job.time, sequence);
+    const to = sequenceRow(job.flags, job.cuSeqlens, job.time, sequence + 1);
+    const slots = keptSlot(job.flags, job.time, job.segment, sequence, from);
+    moveState(job, work, job.flags & INITIAL ? rowAt(job.initial, pair, size, 0) : 0, first, last, 0);
+    for (let row = from; row < to; row += work.tokens) {
+      const past = row - from;
+      if (job.flags & KEPT && past > 0 && past % job.segment == 0) {
+        const slot = (slots + past / job.segment - 1) * job.valueHeads + head;
+        moveState(job, work, rowAt(kept, slot, size, 0), first, last, 1);
+      }
+      work.tokens = min(min(TILE, to - row), job.segment - (past % job.segment));
+      packTile(job, work, row, head);
+      for (let column = first; column < last; column += 16) {
+        const panel = work.state + ((<usize>job.keyWidth) * (<usize>(column - first)) << 2);
+        passPanel(job, work, panel, row, head, column);
+      }
+    }
+    if (job.flags & FINAL) moveState(job, work, rowAt(final, pair, size, 0), first, last, 1);
+  }
+}
