@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
-import { copyFileSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, test } from "node:test";
@@ -22,7 +22,10 @@ async function install(): Promise<string> {
   const folder = mkdtempSync(join(tmpdir(), "linnet-package-"));
   const target = join(folder, "node_modules/linnet");
   mkdirSync(target, { recursive: true });
-  copyFileSync(join(root, "package.json"), join(target, "package.json"));
+  writeFileSync(
+    join(target, "package.json"),
+    JSON.stringify({ ...manifest, exports: exportsMap(entries()) }),
+  );
   await buildPackage(join(target, "dist"));
   return folder;
 }
