@@ -1,3 +1,4 @@
+import { ConfigError } from "../errors.ts";
 import { scope } from "./scope.ts";
 import { apply, deposit, leafGradients, noGrad, type Op, withGrad } from "./tape.ts";
 import { Tensor, type Tensors } from "./tensor.ts";
@@ -58,5 +59,5 @@ export function recompute<Inputs extends Tensors, Outputs extends Tensors>(
 
 function firstTensor(inputs: Tensors): Tensor {
   for (const name in inputs) if (inputs[name] !== undefined) return inputs[name];
-  throw new TypeError("[recompute] a segment has at least one input tensor");
+  throw new ConfigError("[recompute] a segment has at least one input tensor, got none");
 }

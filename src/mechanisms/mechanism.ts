@@ -121,6 +121,7 @@ export interface Reduction {
 /** Sizes by axis name. */
 export type Shape = Readonly<Record<"B" | "T" | "H" | "HV" | "K" | "V", number>>;
 
+/** One mechanism: what it is, what it takes and carries, its forms, and the layer of its paper. */
 export interface Mechanism {
   readonly id: string;
   readonly title: string;
