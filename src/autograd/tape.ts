@@ -51,6 +51,11 @@ export function withGrad<Result>(fn: () => Result): Result {
   return withRecording(true, fn);
 }
 
+/** Whether ops are being recorded at this moment. */
+export function isRecording(): boolean {
+  return recording;
+}
+
 function withRecording<Result>(value: boolean, fn: () => Result): Result {
   const before = recording;
   recording = value;

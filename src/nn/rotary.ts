@@ -36,7 +36,11 @@ export class Rotary {
   }
 
   private tableFor(x: Tensor, positions: number): RotaryTable {
-    if (this.#table === undefined || this.#table.positions < positions || this.#table.cosines.device !== x.device) {
+    if (
+      this.#table === undefined ||
+      this.#table.positions < positions ||
+      this.#table.cosines.device !== x.device
+    ) {
       this.dispose();
       // Powers of two: a stream of single tokens rebuilds the table a few times only.
       const length = 2 ** Math.ceil(Math.log2(Math.max(64, positions)));

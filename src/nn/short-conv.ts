@@ -22,12 +22,17 @@ export class ShortConv extends Module {
     super();
     this.width = options.width ?? 4;
     this.weight = new Parameter([options.channels, this.width], { init: fanInInit() });
-    this.bias = options.bias ? new Parameter([options.channels], { init: zerosInit, decays: false }) : undefined;
+    this.bias = options.bias
+      ? new Parameter([options.channels], { init: zerosInit, decays: false })
+      : undefined;
     this.options = options.activation === undefined ? {} : { activation: options.activation };
   }
 
   /** `x [B, T, C]`, the W − 1 tokens before in `initialState [B, W−1, C]` → the same shapes. */
   forward(x: Tensor, initialState?: Tensor, cuSeqlens?: Tensor): { y: Tensor; finalState: Tensor } {
-    return shortConv({ x, weight: this.weight.value, bias: this.bias?.value, initialState, cuSeqlens }, this.options);
+    return shortConv(
+      { x, weight: this.weight.value, bias: this.bias?.value, initialState, cuSeqlens },
+      this.options,
+    );
   }
 }
