@@ -4,6 +4,7 @@ export * from "./concat/index.ts";
 export * from "./contiguous/index.ts";
 export * from "./dropout/index.ts";
 export * from "./embedding/index.ts";
+export * from "./matmul/index.ts";
 export * from "./permute/index.ts";
 export * from "./reduce/index.ts";
 export * from "./repeat-heads/index.ts";

@@ -1,18 +1,19 @@
 import { intAt, pointerAt } from "../../../device/wasm/kernels/simd.as";
 import { gemmBlock, transposeBlock } from "../../../device/wasm/kernels/generated/tile.as";
-import { packColumns, packRows } from "./panels.as";
+import { blockRows, packColumns, packRows, panels, seed } from "./panels.as";
 
 // C[b, i, j] (= or +=) sum over p of A[b, i, p] B[b, p, j] (+ bias[j]): one ascending chain per element, started from 0,
 // from bias or from C. A unit is one block of rows by columns; consecutive units share what was packed for a column block.
 
-// args: a, b, c, bias, then the words below; strides in elements, a batch is outer x inner.
-const M = 4, N = 5, K = 6, INNER = 7;
-const A_OUTER = 8, A_INNER = 9, A_ROW = 10, A_STEP = 11;
-const B_OUTER = 12, B_INNER = 13, B_STEP = 14, B_COL = 15;
-const C_OUTER = 16, C_INNER = 17, C_ROW = 18;
-const ACCUMULATE = 19, BIAS = 20;
-// Plan: rows and columns of a unit, steps of the inner axis packed at a time, which operands are packed.
-const ROWS = 21, COLS = 22, STEPS = 23, PACK_A = 24, PACK_B = 25;
+// args: a, b, c, bias, then the words below; strides in elements. Word 7 counts the batch, which is outer x INNER.
+const M = 4, N = 5, K = 6, INNER = 8;
+const A_OUTER = 9, A_INNER = 10, A_ROW = 11, A_STEP = 12;
+const B_OUTER = 13, B_INNER = 14, B_STEP = 15, B_COL = 16;
+const C_OUTER = 17, C_INNER = 18, C_ROW = 19;
+const ACCUMULATE = 20, BIAS = 21;
+// Plan: rows and columns of a unit, steps of the inner axis at a time, whether A (columns contiguous) is turned into rows,
+// and whether B goes into panels: 0 no, 1 its rows are contiguous, 2 its columns are.
+const ROWS = 22, COLS = 23, STEPS = 24, PACK_A = 25, PACK_B = 26;
 
 // @ts-ignore: decorator
 @inline function strideAt(args: usize, i: i32): usize {
@@ -37,7 +38,7 @@ function columnBlock(args: usize, batch: i32, block: i32, first: i32, last: i32,
   const outer = <usize>(batch / inner), local = <usize>(batch % inner);
   const j = <usize>block * <usize>intAt(args, COLS);
   const cols = min(intAt(args, COLS), intAt(args, N) - <i32>j);
-  const height = intAt(args, ROWS);
+  const from = first * intAt(args, ROWS), to = min(last * intAt(args, ROWS), intAt(args, M));
   const k = intAt(args, K), steps = intAt(args, STEPS);
   const packA = intAt(args, PACK_A), packB = intAt(args, PACK_B);
   const aRow = strideAt(args, A_ROW), aStep = strideAt(args, A_STEP);
@@ -57,52 +58,23 @@ function columnBlock(args: usize, batch: i32, block: i32, first: i32, last: i32,
     const bAt = b + <usize>p * bStep;
     if (packB == 1) packRows(cols, depth, bAt, bStep, scratch, panelStride);
     if (packB == 2) packColumns(cols, depth, bAt, bCol, scratch, panelStride);
-    for (let r = first; r < last; r++) {
-      const i = r * height;
-      const rows = min(height, intAt(args, M) - i);
+    for (let i = from; i < to; ) {
+      const rows = blockRows(to - i);
       const cAt = c + <usize>i * cRow;
       let aAt = a + <usize>i * aRow + <usize>p * aStep;
       let row = aRow, step = aStep;
       if (p == 0 && bias) seed(rows, cols, cAt, cRow, bias, accumulate);
       const mode = i32(p > 0 || bias || accumulate);
       if (packA) {
-        if (packA == 1) copyRows(rows, depth, aAt, aRow, packedA, packedRow);
-        else transposeBlock(depth, rows, aAt, aStep, packedA, packedRow);
+        transposeBlock(depth, rows, aAt, aStep, packedA, packedRow);
         aAt = packedA;
         row = packedRow;
         step = 4;
       }
       if (packB) panels(rows, cols, depth, aAt, row, step, scratch, panelStride, cAt, cRow, mode);
       else gemmBlock(rows, cols, depth, aAt, row, step, bAt, bStep, cAt, cRow, mode);
+      i += rows;
     }
     p += depth;
   } while (p < k);
-}
-
-/** One block of rows against panels of 16 columns. */
-export function panels(m: i32, n: i32, k: i32, a: usize, aRow: usize, aStep: usize, b: usize, stride: usize, c: usize, cRow: usize, mode: i32): void {
-  for (; n > 0; n -= 16) {
-    gemmBlock(m, min(n, 16), k, a, aRow, aStep, b, 64, c, cRow, mode);
-    b += stride;
-    c += 64;
-  }
-}
-
-/** Starts each row of C from the bias, added to what is there when accumulating. */
-export function seed(m: i32, n: i32, c: usize, cRow: usize, bias: usize, accumulate: i32): void {
-  for (let i: i32 = 0; i < m; i++) {
-    if (!accumulate) {
-      memory.copy(c, bias, (<usize>n) << 2);
-    } else {
-      for (let j: i32 = 0; j < n; j++) {
-        const at = c + ((<usize>j) << 2);
-        store<f32>(at, load<f32>(at) + load<f32>(bias + ((<usize>j) << 2)));
-      }
-    }
-    c += cRow;
-  }
-}
-
-export function copyRows(m: i32, k: i32, from: usize, fromRow: usize, to: usize, toRow: usize): void {
-  for (let i: i32 = 0; i < m; i++) memory.copy(to + <usize>i * toRow, from + <usize>i * fromRow, (<usize>k) << 2);
 }
