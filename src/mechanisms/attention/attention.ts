@@ -1,5 +1,26 @@
 /** Engine room 2: exact attention and what its relatives share. Everything here builds dispatches for any device. */
 export {
+  attentionDecode,
+  type DecodeOperands,
+  decodeForward,
+  decodeJoinForward,
+  decodePartials,
+} from "./decode.ts";
+export { attentionMatrix, type MatrixOperands, matrixForward } from "./matrix.ts";
+export {
+  attentionJoin,
+  attentionJoinBackward,
+  attentionMerge,
+  attentionMergeBackward,
+  joinBackward,
+  joinForward,
+  type MergeCotangent,
+  type MergeSizes,
+  mergeBackward,
+  mergeForward,
+  type Part,
+} from "./merge.ts";
+export {
   type AttentionProblem,
   type AttentionSizes,
   type Bias,

@@ -23,6 +23,26 @@ export const forwardHost: HostKernel = (buffers, ints, floats) => {
   }
 };
 
+/** Outputs and the whole matrix of weights. */
+export const matrixHost: HostKernel = (buffers, ints, floats) => {
+  const job = readJob(buffers, ints, floats);
+  job.weights.fill(0, 0, job.batch * job.queryHeads * job.time * job.keyTime);
+  for (const row of rowsOf(job)) {
+    const keys = keysOf(job, row);
+    const scores = scoresOf(job, row, keys);
+    const largest = scores.reduce((a, b) => Math.max(a, b), Number.NEGATIVE_INFINITY);
+    const sum = scores.reduce((a, score) => a + Math.exp(score - largest), 0);
+    const at = rowAt(job.strides.output, row.batch, row.token, row.head);
+    job.output.fill(0, at, at + job.valueWidth);
+    const to = ((row.batch * job.queryHeads + row.head) * job.time + row.token) * job.keyTime + row.keyBegin;
+    for (const [n, j] of keys.entries()) {
+      const weight = Math.exp(scores[n]! - largest) / sum;
+      job.weights[to + j] = weight;
+      addScaled(job.output, at, job.v, valueAt(job, row, j), job.valueWidth, weight);
+    }
+  }
+};
+
 /** delta = Σ dO·O − dLse of every query. */
 export const deltaHost: HostKernel = (buffers, ints, floats) => {
   const job = readJob(buffers, ints, floats);

@@ -73,7 +73,20 @@ export function headRows(slice: Slice, time: number, heads: number, width: numbe
 /** Operands of the tiled kernels, in the order of their argument block. */
 export const operandNames = [
   ...(["q", "k", "v", "keyMask", "bias", "cuSeqlens", "slots", "lengths"] as const),
-  ...(["output", "lse", "rowMax", "dOutput", "dLse", "dRowMax", "delta", "dQ", "dK", "dV", "dBias"] as const),
+  ...([
+    "output",
+    "lse",
+    "rowMax",
+    "dOutput",
+    "dLse",
+    "dRowMax",
+    "delta",
+    "dQ",
+    "dK",
+    "dV",
+    "dBias",
+    "weights",
+  ] as const),
 ];
 /** One operand of the tiled kernels. */
 export type OperandName = (typeof operandNames)[number];

@@ -70,14 +70,15 @@ export interface BackwardOperands extends Omit<ForwardOperands, "output"> {
 type Operands = Partial<Record<StridedName, HeadRows>> &
   Partial<Record<OperandName, HeadRows | Slice | undefined>>;
 
-/** Scores q·k plus their weighted values: multiply-adds of one product over the pairs of a job. */
-function pairs(problem: AttentionProblem): number {
+/** Pairs of a query and a key that it sees, about. */
+export function pairs(problem: AttentionProblem): number {
   const { batch, time, keyTime, queryHeads } = problem.sizes;
   const seen = Math.min(problem.window ?? keyTime, problem.causal ? (keyTime + 1) / 2 : keyTime);
   return batch * queryHeads * time * seen;
 }
 
-function dispatchOf(
+/** A dispatch of one of the kernels that share the argument block of problem.ts. */
+export function dispatchOf(
   kernel: Kernel,
   problem: AttentionProblem,
   operands: Operands,

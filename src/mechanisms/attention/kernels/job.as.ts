@@ -22,6 +22,7 @@ export class Job {
   dK: usize;
   dV: usize;
   dBias: usize;
+  weights: usize;
 
   batch: i32;
   time: i32;

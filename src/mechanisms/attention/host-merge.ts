@@ -1,0 +1,93 @@
+/** Parts joined by their log-sum-exp, in plain loops. */
+import type { HostKernel } from "../../device/device.ts";
+import type { TypedArray } from "../../tensor/dtype.ts";
+import { dot } from "./host-job.ts";
+
+/** Outputs `[rows,V]` and log-sum-exp `[rows]` of one part. */
+interface HostPart {
+  readonly output: TypedArray;
+  readonly lse: TypedArray;
+}
+
+function stackOf(
+  output: TypedArray,
+  lse: TypedArray,
+  rows: number,
+  width: number,
+  parts: number,
+): HostPart[] {
+  return Array.from({ length: parts }, (_, n) => ({
+    output: output.subarray(n * rows * width, (n + 1) * rows * width),
+    lse: lse.subarray(n * rows, (n + 1) * rows),
+  }));
+}
+
+function merge(parts: readonly HostPart[], to: HostPart, rows: number, width: number): void {
+  for (let row = 0; row < rows; row++) {
+    const largest = parts.reduce((a, part) => Math.max(a, part.lse[row]!), Number.NEGATIVE_INFINITY);
+    const empty = largest === Number.NEGATIVE_INFINITY;
+    const weights = parts.map((part) => (empty ? 0 : Math.exp(part.lse[row]! - largest)));
+    const sum = weights.reduce((a, b) => a + b, 0);
+    to.lse[row] = empty ? largest : largest + Math.log(sum);
+    for (let c = row * width; c < (row + 1) * width; c++) {
+      let value = 0;
+      for (const [n, part] of parts.entries()) if (weights[n] !== 0) value += weights[n]! * part.output[c]!;
+      to.output[c] = empty ? 0 : value / sum;
+    }
+  }
+}
+
+/** What the gradient of every part reads. */
+interface Joined extends HostPart {
+  readonly dOutput: TypedArray;
+  readonly dLse: TypedArray | undefined;
+}
+
+function grade(part: HostPart, joined: Joined, to: HostPart, rows: number, width: number): void {
+  for (let row = 0; row < rows; row++) {
+    const at = row * width;
+    const own = part.lse[row]!;
+    const weight = own === Number.NEGATIVE_INFINITY ? 0 : Math.exp(own - joined.lse[row]!);
+    for (let c = at; c < at + width; c++) to.output[c] = weight === 0 ? 0 : weight * joined.dOutput[c]!;
+    if (weight === 0) to.lse[row] = 0;
+    else {
+      const own = dot(joined.dOutput, at, part.output, at, width);
+      const all = dot(joined.dOutput, at, joined.output, at, width);
+      to.lse[row] = weight * (own - all + (joined.dLse?.[row] ?? 0));
+    }
+  }
+}
+
+/** Forward over a stack. */
+export const mergeHost: HostKernel = (buffers, [rows, width, parts]) => {
+  const [outputs, lses, output, lse] = buffers as TypedArray[];
+  merge(stackOf(outputs!, lses!, rows!, width!, parts!), { output: output!, lse: lse! }, rows!, width!);
+};
+
+/** Forward over two parts. */
+export const joinHost: HostKernel = (buffers, [rows, width]) => {
+  const [output1, lse1, output2, lse2, output, lse] = buffers as TypedArray[];
+  const parts = [
+    { output: output1!, lse: lse1! },
+    { output: output2!, lse: lse2! },
+  ];
+  merge(parts, { output: output!, lse: lse! }, rows!, width!);
+};
+
+/** Backward over a stack. */
+export const mergeBackwardHost: HostKernel = (buffers, [rows, width, parts, hasDLse]) => {
+  const [outputs, lses, output, lse, dOutput, dLse, dOutputs, dLses] = buffers as TypedArray[];
+  const joined = { output: output!, lse: lse!, dOutput: dOutput!, dLse: hasDLse === 0 ? undefined : dLse };
+  const gradients = stackOf(dOutputs!, dLses!, rows!, width!, parts!);
+  for (const [n, part] of stackOf(outputs!, lses!, rows!, width!, parts!).entries()) {
+    grade(part, joined, gradients[n]!, rows!, width!);
+  }
+};
+
+/** Backward over two parts. */
+export const joinBackwardHost: HostKernel = (buffers, [rows, width, hasDLse]) => {
+  const [output1, lse1, output2, lse2, output, lse, dOutput, dLse, ...to] = buffers as TypedArray[];
+  const joined = { output: output!, lse: lse!, dOutput: dOutput!, dLse: hasDLse === 0 ? undefined : dLse };
+  grade({ output: output1!, lse: lse1! }, joined, { output: to[0]!, lse: to[1]! }, rows!, width!);
+  grade({ output: output2!, lse: lse2! }, joined, { output: to[2]!, lse: to[3]! }, rows!, width!);
+};

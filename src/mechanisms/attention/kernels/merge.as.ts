@@ -1,0 +1,134 @@
+// Outputs of separate sets of keys joined as if all had been one set: each part counts by exp(its log-sum-exp).
+import { exp1 } from "../../../device/wasm/kernels/math.as";
+import { fma, intAt, pointerAt } from "../../../device/wasm/kernels/simd.as";
+
+/** Rows of one unit. */
+const ROWS: i32 = 64;
+
+/** Parts of one job: part n lies `n · stride` bytes behind the first, addresses wrapping. */
+@unmanaged
+class Parts {
+  count: i32;
+  width: i32;
+  outputs: usize;
+  outputStride: usize;
+  lse: usize;
+  lseStride: usize;
+}
+
+// args: outputs [P,rows,V], lse [P,rows], output [rows,V], lse [rows]; rows, V, P. One unit is 64 rows.
+export function attention_merge_forward(args: usize, begin: i32, end: i32, scratch: usize): void {
+  const parts = changetype<Parts>(scratch);
+  const rows = openStack(args, 4, parts);
+  for (let row = begin * ROWS; row < min(end * ROWS, rows); row++) mergeRow(parts, row, pointerAt(args, 2), pointerAt(args, 3));
+}
+
+// args: output and lse of the first part, of the second, output [rows,V], lse [rows]; rows, V. One unit is 64 rows.
+export function attention_join_forward(args: usize, begin: i32, end: i32, scratch: usize): void {
+  const parts = changetype<Parts>(scratch);
+  const rows = openPair(args, 6, parts);
+  for (let row = begin * ROWS; row < min(end * ROWS, rows); row++) mergeRow(parts, row, pointerAt(args, 4), pointerAt(args, 5));
+}
+
+// args: outputs, lse, output, lse as above, dOutput [rows,V], dLse [rows], dOutputs [P,rows,V], dLses [P,rows];
+// rows, V, P, 1 where dLse counts. One unit is 64 rows.
+export function attention_merge_backward(args: usize, begin: i32, end: i32, scratch: usize): void {
+  const parts = changetype<Parts>(scratch);
+  const rows = openStack(args, 8, parts);
+  const dOutputs = pointerAt(args, 6), dLses = pointerAt(args, 7);
+  for (let row = begin * ROWS; row < min(end * ROWS, rows); row++) {
+    const dLse: f32 = intAt(args, 11) ? load<f32>(pointerAt(args, 5) + (<usize>row << 2)) : 0;
+    for (let n = 0; n < parts.count; n++)
+      gradePart(parts, row, n, pointerAt(args, 2), pointerAt(args, 3), pointerAt(args, 4), dLse, dOutputs + <usize>n * parts.outputStride, dLses + <usize>n * parts.lseStride);
+  }
+}
+
+// args: output and lse of the first part, of the second, output, lse, dOutput, dLse, gradients of the first output and
+// lse, of the second; rows, V, 1 where dLse counts. One unit is 64 rows.
+export function attention_join_backward(args: usize, begin: i32, end: i32, scratch: usize): void {
+  const parts = changetype<Parts>(scratch);
+  const rows = openPair(args, 12, parts);
+  for (let row = begin * ROWS; row < min(end * ROWS, rows); row++) {
+    const dLse: f32 = intAt(args, 14) ? load<f32>(pointerAt(args, 7) + (<usize>row << 2)) : 0;
+    for (let n = 0; n < 2; n++)
+      gradePart(parts, row, n, pointerAt(args, 4), pointerAt(args, 5), pointerAt(args, 6), dLse, pointerAt(args, 8 + 2 * n), pointerAt(args, 9 + 2 * n));
+  }
+}
+
+function openStack(args: usize, ints: i32, parts: Parts): i32 {
+  const rows = intAt(args, ints);
+  parts.width = intAt(args, ints + 1);
+  parts.count = intAt(args, ints + 2);
+  parts.outputs = pointerAt(args, 0);
+  parts.outputStride = <usize>rows * parts.width << 2;
+  parts.lse = pointerAt(args, 1);
+  parts.lseStride = <usize>rows << 2;
+  return rows;
+}
+
+function openPair(args: usize, ints: i32, parts: Parts): i32 {
+  parts.width = intAt(args, ints + 1);
+  parts.count = 2;
+  parts.outputs = pointerAt(args, 0);
+  parts.outputStride = pointerAt(args, 2) - parts.outputs;
+  parts.lse = pointerAt(args, 1);
+  parts.lseStride = pointerAt(args, 3) - parts.lse;
+  return intAt(args, ints);
+}
+
+// @ts-ignore: decorator
+@inline function lseOf(parts: Parts, row: i32, n: i32): f32 {
+  return load<f32>(parts.lse + <usize>n * parts.lseStride + (<usize>row << 2));
+}
+
+function mergeRow(parts: Parts, row: i32, output: usize, lse: usize): void {
+  let largest: f32 = -Infinity;
+  for (let n = 0; n < parts.count; n++) largest = max(largest, lseOf(parts, row, n));
+  const offset = <usize>row * parts.width << 2;
+  const to = output + offset;
+  memory.fill(to, 0, <usize>parts.width << 2);
+  if (largest == -Infinity) {
+    store<f32>(lse + (<usize>row << 2), largest);
+    return;
+  }
+  let sum: f32 = 0;
+  for (let n = 0; n < parts.count; n++) sum += exp1(lseOf(parts, row, n) - largest);
+  for (let n = 0; n < parts.count; n++) {
+    const weight = exp1(lseOf(parts, row, n) - largest) / sum;
+    if (weight != 0) addScaled(to, weight, parts.outputs + <usize>n * parts.outputStride + offset, parts.width);
+  }
+  store<f32>(lse + (<usize>row << 2), largest + Mathf.log(sum));
+}
+
+/** dO_n = w dO and dLse_n = w (dO·(O_n - O) + dLse) with w = exp(lse_n - lse). */
+function gradePart(parts: Parts, row: i32, n: i32, output: usize, lse: usize, dOutput: usize, dLse: f32, dPart: usize, dPartLse: usize): void {
+  const offset = <usize>row * parts.width << 2;
+  const own = lseOf(parts, row, n);
+  const weight: f32 = own == -Infinity ? 0 : exp1(own - load<f32>(lse + (<usize>row << 2)));
+  const part = parts.outputs + <usize>n * parts.outputStride + offset;
+  memory.fill(dPart + offset, 0, <usize>parts.width << 2);
+  if (weight == 0) {
+    store<f32>(dPartLse + (<usize>row << 2), 0);
+    return;
+  }
+  addScaled(dPart + offset, weight, dOutput + offset, parts.width);
+  let sum: f32 = dLse;
+  for (let c = 0; c < parts.width; c++) {
+    const at = <usize>c << 2;
+    sum += load<f32>(dOutput + offset + at) * (load<f32>(part + at) - load<f32>(output + offset + at));
+  }
+  store<f32>(dPartLse + (<usize>row << 2), weight * sum);
+}
+
+function addScaled(to: usize, factor: f32, from: usize, width: i32): void {
+  const wide = f32x4.splat(factor);
+  let i: i32 = 0;
+  for (; i + 4 <= width; i += 4) {
+    const at = <usize>i << 2;
+    v128.store(to + at, fma(wide, v128.load(from + at), v128.load(to + at)));
+  }
+  for (; i < width; i++) {
+    const at = <usize>i << 2;
+    v128.store32_lane(to + at, fma(wide, v128.load32_zero(from + at), v128.load32_zero(to + at)), 0);
+  }
+}

@@ -1,0 +1,111 @@
+/** Attention over separate sets of keys, joined as if all had been one set: each part counts by exp(its log-sum-exp). */
+import type { Dispatch, Kernel, Slice } from "../../device/device.ts";
+import { joinBackwardHost, joinHost, mergeBackwardHost, mergeHost } from "./host-merge.ts";
+
+/** Parts of one stack `[P,rows,V]`, such as rounds of hashing. */
+export const mergeForward: Kernel = { key: "attention.merge.forward", host: mergeHost };
+/** Its gradients. */
+export const mergeBackward: Kernel = { key: "attention.merge.backward", host: mergeBackwardHost };
+/** Two parts of their own, such as a window and what lies before it. */
+export const joinForward: Kernel = { key: "attention.join.forward", host: joinHost };
+/** Its gradients. */
+export const joinBackward: Kernel = { key: "attention.join.backward", host: joinBackwardHost };
+
+/** Rows of one unit. */
+const unitRows = 64;
+
+/** Sizes of a join: one row is one query of one head. */
+export interface MergeSizes {
+  readonly rows: number;
+  readonly valueWidth: number;
+  /** Parts of a stack; two where they are given one by one. */
+  readonly parts: number;
+}
+
+/** Outputs `[rows,V]` with their log-sum-exp `[rows]`; a stack has one more axis in front. */
+export interface Part {
+  readonly output: Slice;
+  readonly lse: Slice;
+}
+
+function cost({ rows, valueWidth, parts }: MergeSizes): Pick<Dispatch, "units" | "work" | "scratchBytes"> {
+  return { units: Math.ceil(rows / unitRows), work: 2 * rows * valueWidth * parts, scratchBytes: 64 };
+}
+
+/**
+ * O = Σ_n w_n O_n and lse = log Σ_n exp(lse_n), w_n = exp(lse_n − lse), over a stack of parts.
+ *
+ * A part whose lse is −Infinity counts for nothing, whatever its outputs hold; where all are, the row is zeros with lse
+ * −Infinity. Costs 2·P·rows·V flops.
+ */
+export function attentionMerge(sizes: MergeSizes, stack: Part, merged: Part): Dispatch {
+  return {
+    kernel: mergeForward,
+    buffers: [stack.output, stack.lse, merged.output, merged.lse],
+    ints: [sizes.rows, sizes.valueWidth, sizes.parts],
+    floats: [],
+    ...cost(sizes),
+  };
+}
+
+/** The same for two parts that lie anywhere. */
+export function attentionJoin(
+  sizes: Omit<MergeSizes, "parts">,
+  first: Part,
+  second: Part,
+  joined: Part,
+): Dispatch {
+  return {
+    kernel: joinForward,
+    buffers: [first.output, first.lse, second.output, second.lse, joined.output, joined.lse],
+    ints: [sizes.rows, sizes.valueWidth],
+    floats: [],
+    ...cost({ ...sizes, parts: 2 }),
+  };
+}
+
+/** Gradients of a joined output and, where it is used on, of its lse. */
+export interface MergeCotangent {
+  readonly output: Slice;
+  readonly lse?: Slice | undefined;
+}
+
+/** dO_n = w_n dO and dLse_n = w_n (dO·(O_n − O) + dLse) of a stack, written as a stack. */
+export function attentionMergeBackward(
+  sizes: MergeSizes,
+  stack: Part,
+  merged: Part,
+  cotangent: MergeCotangent,
+  gradient: Part,
+): Dispatch {
+  const { output, lse } = cotangent;
+  return {
+    kernel: mergeBackward,
+    buffers: [
+      ...[stack.output, stack.lse, merged.output, merged.lse],
+      ...[output, lse ?? output, gradient.output, gradient.lse],
+    ],
+    ints: [sizes.rows, sizes.valueWidth, sizes.parts, Number(lse !== undefined)],
+    floats: [],
+    ...cost(sizes),
+  };
+}
+
+/** The same for two parts that lie anywhere. */
+export function attentionJoinBackward(
+  sizes: Omit<MergeSizes, "parts">,
+  parts: readonly [Part, Part],
+  joined: Part,
+  cotangent: MergeCotangent,
+  gradients: readonly [Part, Part],
+): Dispatch {
+  const { output, lse } = cotangent;
+  const slices = (...pairs: readonly Part[]): Slice[] => pairs.flatMap((pair) => [pair.output, pair.lse]);
+  return {
+    kernel: joinBackward,
+    buffers: [...slices(...parts, joined), output, lse ?? output, ...slices(...gradients)],
+    ints: [sizes.rows, sizes.valueWidth, Number(lse !== undefined)],
+    floats: [],
+    ...cost({ ...sizes, parts: 2 }),
+  };
+}
