@@ -27,51 +27,60 @@ const backwardHost: HostKernel = (buffers, ints) => {
 const forwardKernel: Kernel = { key: "embedding.rows.forward", host: forwardHost };
 const backwardKernel: Kernel = { key: "embedding.rows.backward", host: backwardHost };
 
+/** Rows of a table by their numbers, unchecked. No gradient of its own. */
+export function gatherRows(ids: Tensor, weight: Tensor): Tensor {
+  const width = weight.shape[1]!;
+  const y = empty(weight.device, [...ids.shape, width], { dtype: weight.dtype });
+  const table = rowsOf(weight);
+  weight.device.run({
+    kernel: forwardKernel,
+    buffers: [packed(ids).layout, table.slice, y.layout],
+    ints: [ids.size, width, table.stride],
+    floats: [],
+    units: Math.ceil(ids.size / 16),
+    work: y.size,
+    scratchBytes: 0,
+  });
+  return y;
+}
+
+/** A table `[count, D]` whose row r is the sum of the rows with number r, in their order. No gradient of its own. */
+export function sumRows(ids: Tensor, rows: Tensor, count: number): Tensor {
+  const width = rows.shape.at(-1)!;
+  const table = empty(rows.device, [count, width], { dtype: rows.dtype });
+  const source = rowsOf(rows);
+  rows.device.run({
+    kernel: backwardKernel,
+    buffers: [packed(ids).layout, source.slice, table.layout],
+    ints: [ids.size, width, source.stride, count],
+    floats: [],
+    units: Math.ceil(width / 16),
+    work: rows.size + table.size,
+    scratchBytes: 0,
+  });
+  return table;
+}
+
 const op: Op<{ ids: Tensor; weight: Tensor }, undefined, { y: Tensor }> = {
   name: "embedding",
   forward({ ids, weight }) {
-    const { vocabulary, D } = solveAxes("embedding", {
-      weight: { shape: weight.shape, axes: "vocabulary D" },
-    });
-    checkIds(ids, vocabulary);
-    const y = empty(weight.device, [...ids.shape, D], { dtype: weight.dtype });
-    const table = rowsOf(weight);
-    weight.device.run({
-      kernel: forwardKernel,
-      buffers: [packed(ids).layout, table.slice, y.layout],
-      ints: [ids.size, D, table.stride],
-      floats: [],
-      units: Math.ceil(ids.size / 16),
-      work: y.size,
-      scratchBytes: 0,
-    });
-    return { outputs: { y }, saved: undefined };
+    const { vocabulary } = solveAxes("embedding", { weight: { shape: weight.shape, axes: "vocabulary D" } });
+    checkIds("embedding", ids, vocabulary);
+    return { outputs: { y: gatherRows(ids, weight) }, saved: undefined };
   },
-  backward({ inputs: { ids, weight }, grads: { y } }) {
-    if (y === undefined) return {};
-    const [vocabulary, D] = weight.shape as [number, number];
-    const dWeight = empty(weight.device, weight.shape, { dtype: weight.dtype });
-    const dy = rowsOf(y);
-    weight.device.run({
-      kernel: backwardKernel,
-      buffers: [packed(ids).layout, dy.slice, dWeight.layout],
-      ints: [ids.size, D, dy.stride, vocabulary],
-      floats: [],
-      units: Math.ceil(D / 16),
-      work: y.size + dWeight.size,
-      scratchBytes: 0,
-    });
-    return { weight: dWeight };
-  },
+  backward: ({ inputs: { ids, weight }, grads: { y } }) => ({
+    weight: y && sumRows(ids, y, weight.shape[0]!),
+  }),
 };
 
-function checkIds(ids: Tensor, vocabulary: number): void {
-  if (ids.dtype !== "int32") throw new DtypeError(`[embedding] ids are int32, got ${ids.dtype}`);
+/** Throws unless ids are int32 numbers of rows. */
+export function checkIds(who: string, ids: Tensor, vocabulary: number): void {
+  if (ids.dtype !== "int32") throw new DtypeError(`[${who}] ids are int32, got ${ids.dtype}`);
   const values = ids.dataSync();
   for (let i = 0; i < values.length; i++) {
     if (values[i]! < 0 || values[i]! >= vocabulary) {
       throw new ShapeError(
-        `[embedding] ids name rows of the table: expected 0 to ${vocabulary - 1}, got ${values[i]} at position ${i}`,
+        `[${who}] ids name rows of the table: expected 0 to ${vocabulary - 1}, got ${values[i]} at position ${i}`,
       );
     }
   }

@@ -1,0 +1,113 @@
+import { exp1, exp4 } from "../../../device/wasm/kernels/math.as";
+import { floatAt, intAt, pointerAt } from "../../../device/wasm/kernels/simd.as";
+
+// logits [N, vocabulary], targets [N], label weights [vocabulary], losses [N], log-sum-exps [N], weights [N].
+// ints: N, vocabulary, stride of the logits, ignored index, has label weights; floats: smoothing. One unit is 8 rows.
+export function crossEntropy_rows_forward(args: usize, begin: i32, end: i32, scratch: usize): void {
+  const n = intAt(args, 6);
+  const vocabulary = intAt(args, 7);
+  const stride = <usize>intAt(args, 8) << 2;
+  const ignored = intAt(args, 9);
+  const labels = intAt(args, 10) != 0 ? pointerAt(args, 2) : 0;
+  const smoothing = <f64>floatAt(args, 11);
+  const width = (<usize>vocabulary) << 2;
+  const last = min(end << 3, n);
+  for (let row = begin << 3; row < last; row++) {
+    const at = (<usize>row) << 2;
+    const x = pointerAt(args, 0) + <usize>row * stride;
+    const target = load<i32>(pointerAt(args, 1) + at);
+    if (target == ignored) {
+      store<f32>(pointerAt(args, 3) + at, 0);
+      store<f32>(pointerAt(args, 4) + at, 0);
+      store<f32>(pointerAt(args, 5) + at, 0);
+      continue;
+    }
+    let most = f32x4.splat(-Infinity);
+    let i: usize = 0;
+    for (; i + 16 <= width; i += 16) most = f32x4.max(most, v128.load(x + i));
+    let top = max(
+      max(f32x4.extract_lane(most, 0), f32x4.extract_lane(most, 1)),
+      max(f32x4.extract_lane(most, 2), f32x4.extract_lane(most, 3)),
+    );
+    for (; i < width; i += 4) top = max(top, load<f32>(x + i));
+    const shift = f32x4.splat(top);
+    let low = f64x2.splat(0);
+    let total: f64 = 0;
+    let plain: f64 = 0;
+    let sums = f32x4.splat(0);
+    let count = 0;
+    for (i = 0; i + 16 <= width; i += 16) {
+      sums = f32x4.add(sums, exp4(f32x4.sub(v128.load(x + i), shift)));
+      // A few terms in float32, the rest of the sum in float64: the vocabulary may be large.
+      if (++count == 16) {
+        low = f64x2.add(low, f64x2.add(f64x2.promote_low_f32x4(sums), f64x2.promote_low_f32x4(v128.shuffle<f32>(sums, sums, 2, 3, 2, 3))));
+        sums = f32x4.splat(0);
+        count = 0;
+      }
+    }
+    low = f64x2.add(low, f64x2.add(f64x2.promote_low_f32x4(sums), f64x2.promote_low_f32x4(v128.shuffle<f32>(sums, sums, 2, 3, 2, 3))));
+    total = f64x2.extract_lane(low, 0) + f64x2.extract_lane(low, 1);
+    for (; i < width; i += 4) total += <f64>exp1(load<f32>(x + i) - top);
+    const logSum = <f64>top + Math.log(total);
+    let loss = logSum - <f64>load<f32>(x + ((<usize>target) << 2));
+    if (smoothing != 0) {
+      for (i = 0; i < width; i += 4) plain += <f64>load<f32>(x + i);
+      loss = (1 - smoothing) * loss + smoothing * (logSum - plain / <f64>vocabulary);
+    }
+    const weight = labels != 0 ? load<f32>(labels + ((<usize>target) << 2)) : <f32>1;
+    store<f32>(pointerAt(args, 3) + at, <f32>(loss * <f64>weight));
+    store<f32>(pointerAt(args, 4) + at, <f32>logSum);
+    store<f32>(pointerAt(args, 5) + at, weight);
+  }
+}
+
+// losses, weights, result [2] = loss, divisor; ints: N, mean. One unit.
+export function crossEntropy_sum_forward(args: usize, begin: i32, end: i32, scratch: usize): void {
+  const n = intAt(args, 3);
+  let loss: f64 = 0;
+  let weight: f64 = 0;
+  for (let i = 0; i < n; i++) {
+    loss += <f64>load<f32>(pointerAt(args, 0) + ((<usize>i) << 2));
+    weight += <f64>load<f32>(pointerAt(args, 1) + ((<usize>i) << 2));
+  }
+  const divisor = intAt(args, 4) != 0 ? weight : 1;
+  store<f32>(pointerAt(args, 2), divisor == 0 ? 0 : <f32>(loss / divisor));
+  store<f32>(pointerAt(args, 2), <f32>divisor, 4);
+}
+
+// logits, targets, log-sum-exps, weights, result, dLoss, dLogits; ints: N, vocabulary, stride; floats: smoothing.
+export function crossEntropy_rows_backward(args: usize, begin: i32, end: i32, scratch: usize): void {
+  const n = intAt(args, 7);
+  const vocabulary = intAt(args, 8);
+  const stride = <usize>intAt(args, 9) << 2;
+  const smoothing = floatAt(args, 10);
+  const width = (<usize>vocabulary) << 2;
+  const divisor = load<f32>(pointerAt(args, 4), 4);
+  const incoming = load<f32>(pointerAt(args, 5));
+  const even = f32x4.splat(smoothing / <f32>vocabulary);
+  const last = min(end << 3, n);
+  for (let row = begin << 3; row < last; row++) {
+    const at = (<usize>row) << 2;
+    const x = pointerAt(args, 0) + <usize>row * stride;
+    const dx = pointerAt(args, 6) + <usize>row * width;
+    const weight = load<f32>(pointerAt(args, 3) + at);
+    if (weight == 0 || divisor == 0) {
+      memory.fill(dx, 0, width);
+      continue;
+    }
+    const factor = (incoming * weight) / divisor;
+    const wide = f32x4.splat(factor);
+    const shift = f32x4.splat(load<f32>(pointerAt(args, 2) + at));
+    let i: usize = 0;
+    for (; i + 16 <= width; i += 16) {
+      const p = exp4(f32x4.sub(v128.load(x + i), shift));
+      v128.store(dx + i, f32x4.mul(f32x4.sub(p, even), wide));
+    }
+    for (; i < width; i += 4) {
+      const p = exp4(f32x4.sub(v128.load32_zero(x + i), shift));
+      v128.store32_lane(dx + i, f32x4.mul(f32x4.sub(p, even), wide), 0);
+    }
+    const target = dx + ((<usize>load<i32>(pointerAt(args, 1) + at)) << 2);
+    store<f32>(target, load<f32>(target) - (<f32>1 - smoothing) * factor);
+  }
+}
