@@ -17,6 +17,12 @@ const maximumUnits = 2 ** 30;
 /** Nothing is slower than this, not even on a busy machine: what takes longer than its work allows is stuck. */
 const slowestPerMillisecond = 10_000;
 
+/** A job this large is always shared: it outlasts whatever the system may do to a thread. */
+const alwaysShared = 2 ** 26;
+
+/** The longest run of jobs kept to the caller's thread after the others were found short of a processor. */
+const longestRest = 256;
+
 /** What an executor runs on. */
 export interface Engine {
   readonly instance: Instance;
@@ -45,6 +51,9 @@ export class Executor {
   readonly #args: number;
   pool: Pool | undefined;
   dispatches = 0;
+  /** Jobs left to do alone, and how many it will be at the next disappointment. */
+  #rest = 0;
+  #nextRest = 1;
 
   constructor(engine: Engine, device: Device, unusable: (who: string, storage: Storage) => Error) {
     this.#engine = engine;
@@ -71,10 +80,33 @@ export class Executor {
     this.#writeArguments(dispatch);
     this.dispatches++;
     if (units <= 0) return true;
-    if (work >= threadedWork && units > 1 && this.pool !== undefined && units <= maximumUnits) {
+    if (
+      work >= threadedWork &&
+      this.pool !== undefined &&
+      units > 1 &&
+      units <= maximumUnits &&
+      !this.#rests(work)
+    ) {
       this.#runThreaded(this.pool, entry, dispatch);
     } else this.#runHere(entry, kernel.key, units, scratchBytes);
     return true;
+  }
+
+  #rests(work: number): boolean {
+    if (this.#rest === 0 || work >= alwaysShared) return false;
+    this.#rest--;
+    return true;
+  }
+
+  /**
+   * On a busy machine a thread may lose its processor inside a job and hold everybody up for milliseconds. Where
+   * that happens small jobs stay with the caller for a while, for longer each time.
+   */
+  #learn(slept: boolean, work: number): void {
+    if (slept && work < alwaysShared) {
+      this.#rest = this.#nextRest;
+      this.#nextRest = Math.min(2 * this.#nextRest, longestRest);
+    } else if (this.#nextRest > 1) this.#nextRest--;
   }
 
   #writeArguments(dispatch: Dispatch): void {
@@ -117,12 +149,13 @@ export class Executor {
       this.#settle(kernel.key, pool, instance.runtime.finish(block.address, patience));
       throw trapError(kernel.key, error);
     }
+    this.#learn(outcome === 3, work);
     this.#settle(kernel.key, pool, outcome);
   }
 
   /** Turns what the runtime reports into an error: 1 a worker trapped, 2 a worker is gone. */
   #settle(who: string, pool: Pool, outcome: number): void {
-    if (outcome === 0) return;
+    if (outcome === 0 || outcome === 3) return;
     if (outcome === 1) throw trapError(who, pool.trapText());
     pool.lost ??= `no unit was done for ${this.#engine.workerTimeoutMs} ms and more`;
     pool.close();

@@ -81,7 +81,10 @@ export function trapped(control: usize, thread: i32): void {
   leave(control);
 }
 
-/** Opens a job, takes a share, closes it. 0: done; 1: a worker trapped; 2: a worker made no progress in time. */
+/**
+ * Opens a job, takes a share, closes it. 0: done; 1: a worker trapped; 2: a worker made no progress in time; 3: done,
+ * but the caller had spun its time and slept before the last worker left.
+ */
 export function dispatch(
   control: usize, kernel: i32, args: usize, units: i32, shares: i32, patience: i32,
 ): i32 {
@@ -116,7 +119,7 @@ export function finish(control: usize, patience: i32): i32 {
     done = progress;
   }
   atomic.store<i32>(control + WAITING, 0);
-  if (load<i32>(control + SETTINGS, 8) == 0) return 0;
+  if (load<i32>(control + SETTINGS, 8) == 0) return spins > 0 ? 0 : 3;
   store<i32>(control + SETTINGS, 0, 8);
   return 1;
 }
