@@ -1,0 +1,224 @@
+// Chunkwise forward of S <- decay S + k vᵀ, o = scale Sᵀq, with or without the normaliser. Inside a chunk the scores of
+// its rows against each other, between chunks the state.
+import {
+  gemmBlock, gemmLower, gemmLowerLeft, transposeBlock,
+} from "../../../device/wasm/kernels/generated/tile.as";
+import {
+  Chunk, KEY, NONE, SCALAR, decayColumns, decayRows, layTables, maskScores, prepareChunk, prepareHead,
+} from "./add-decay.as";
+import { keyScores } from "./add-key.as";
+import {
+  accumulateRow, dot, fillWith, loadRows, padded, scaleRows, storeRow, storeRows, sumLanes,
+} from "./add-rows.as";
+
+/** What is asked of a job besides the decay in the two lowest bits. */
+export const NORMALIZE: i32 = 4;
+export const INITIAL_STATE: i32 = 8;
+export const INITIAL_NORMALIZER: i32 = 16;
+export const FINAL_STATE: i32 = 32;
+export const FINAL_NORMALIZER: i32 = 64;
+export const PACKED: i32 = 128;
+
+@unmanaged
+export class ForwardArguments {
+  q: u32; k: u32; v: u32; g: u32; initialState: u32; initialNormalizer: u32; cuSeqlens: u32;
+  o: u32; finalState: u32; finalNormalizer: u32;
+  flags: i32; sequences: i32; time: i32; heads: i32; valueHeads: i32; keyWidth: i32; valueWidth: i32;
+  qStride: i32; kStride: i32; vStride: i32; gStride: i32; oStride: i32;
+  chunk: i32; columns: i32;
+  scale: f32; eps: f32;
+}
+
+/** What one unit works on: a sequence's rows of one value head, and some of its value columns. */
+@unmanaged
+export class Forward extends Chunk {
+  q: usize; k: usize; v: usize; o: usize;
+  qRow: usize; kRow: usize; vRow: usize; oRow: usize;
+  columns: i32;
+  flags: i32;
+  /** Carried states; 0 where there is none or none is wanted. */
+  initialState: usize; initialNormalizer: usize; finalState: usize; finalNormalizer: usize;
+  carriedRow: usize;
+  state: usize;
+  stateRow: usize;
+  normalizer: usize;
+  valueLine: usize;
+  scores: usize;
+  transposed: usize;
+  decayedQ: usize;
+  decayedK: usize;
+  plainQ: usize;
+  plainK: usize;
+  pairs: usize;
+  scaled: usize;
+  ones: usize;
+  scale: f32;
+  eps: f32;
+}
+
+/** Lays the unit's memory into scratch behind the record itself. */
+function lay(f: Forward, scratch: usize): void {
+  let at = layTables(f, scratch + 512);
+  const rows = <usize>f.size;
+  f.stateRow = <usize>padded(f.columns) << 2;
+  f.state = at;
+  at += <usize>f.keyWidth * f.stateRow;
+  f.normalizer = at;
+  at += f.row;
+  f.valueLine = at;
+  at += f.stateRow;
+  f.scores = at;
+  at += rows * f.scoreRow;
+  f.transposed = at;
+  at += <usize>f.keyWidth * f.scoreRow;
+  f.decayedQ = at;
+  at += rows * f.row;
+  f.decayedK = at;
+  at += rows * f.row;
+  f.plainQ = at;
+  at += rows * f.row;
+  f.plainK = at;
+  at += rows * f.row;
+  f.pairs = at;
+  at += rows << 5;
+  f.scaled = at;
+  at += f.scoreRow;
+  f.ones = at;
+  fillWith(f.scaled, padded(f.size), f.scale);
+  fillWith(f.ones, padded(f.size), 1);
+}
+
+/** Weights of the chunk's rows on each other, scale and decay included. */
+function scores(f: Forward): void {
+  const rows = f.rows;
+  if (f.decay == KEY) {
+    loadRows(f.plainQ, f.row, f.q, f.qRow, rows, f.keyWidth);
+    loadRows(f.plainK, f.row, f.k, f.kRow, rows, f.keyWidth);
+    keyScores(f, f.plainQ, f.plainK, f.scores, f.pairs);
+  } else {
+    transposeBlock(rows, f.keyWidth, f.k, f.kRow, f.transposed, f.scoreRow);
+    gemmLower(rows, rows, f.keyWidth, f.q, f.qRow, 4, f.transposed, f.scoreRow, f.scores, f.scoreRow, 0);
+  }
+  maskScores(f, f.scores, f.scaled, 0, 0);
+}
+
+/** Divides the rows of the output by scale · z·q + eps, and brings z to the chunk's end. */
+function normalize(f: Forward, q: usize, qRow: usize, k: usize, kRow: usize): void {
+  const width = f.keyWidth;
+  for (let i: i32 = 0; i < f.rows; i++) {
+    const row = f.scores + <usize>i * f.scoreRow;
+    let sum = v128.load(row);
+    for (let j: i32 = 4; j <= i; j += 4) sum = f32x4.add(sum, v128.load(row + (<usize>j << 2)));
+    const denominator = sumLanes(sum) + dot(q + <usize>i * qRow, f.normalizer, width) + f.eps;
+    const factor = f32x4.splat(denominator == 0 ? 0 : 1 / denominator);
+    let o = f.o + <usize>i * f.oRow;
+    let j: i32 = 0;
+    for (; j + 4 <= f.columns; j += 4, o += 16) v128.store(o, f32x4.mul(v128.load(o), factor));
+    for (; j < f.columns; j++, o += 4) store<f32>(o, load<f32>(o) * f32x4.extract_lane(factor, 0));
+  }
+  decayColumns(f, f.normalizer, 1);
+  for (let i: i32 = 0; i < f.rows; i++) accumulateRow(f.normalizer, k + <usize>i * kRow, width);
+}
+
+function forwardChunk(f: Forward): void {
+  const rows = f.rows;
+  const width = f.keyWidth;
+  prepareChunk(f);
+  scores(f);
+  let q = f.q, qRow = f.qRow, k = f.k, kRow = f.kRow;
+  if (f.decay != NONE || f.scale != 1) {
+    scaleRows(f.decay, f.decayedQ, f.row, q, qRow, f.prefix, f.row, f.scaled, rows, width);
+    q = f.decayedQ;
+    qRow = f.row;
+  }
+  if (f.decay != NONE) {
+    scaleRows(f.decay, f.decayedK, f.row, k, kRow, f.suffix, f.row, f.ones, rows, width);
+    k = f.decayedK;
+    kRow = f.row;
+  }
+  gemmBlock(rows, f.columns, width, q, qRow, 4, f.state, f.stateRow, f.o, f.oRow, 0);
+  gemmLowerLeft(rows, f.columns, rows, f.scores, f.scoreRow, 4, f.v, f.vRow, f.o, f.oRow, 1);
+  if (f.flags & NORMALIZE) normalize(f, q, qRow, k, kRow);
+  decayRows(f, f.state, f.stateRow);
+  gemmBlock(width, f.columns, rows, k, 4, kRow, f.v, f.vRow, f.state, f.stateRow, 1);
+}
+
+/** Points the record at a value head of a sequence and some of its columns; returns the sequence's rows. */
+export function locate(a: ForwardArguments, f: Forward, n: i32, head: i32, column: i32): i32 {
+  const K = a.keyWidth;
+  const V = a.valueWidth;
+  const packed = a.flags & PACKED;
+  const sequence = <usize>a.cuSeqlens + (<usize>n << 2);
+  const begin = packed ? load<i32>(sequence) : n * a.time;
+  const keyHead = head / (a.valueHeads / a.heads);
+  f.columns = min(a.columns, V - column);
+  f.stateRow = <usize>padded(f.columns) << 2;
+  f.q = <usize>a.q + <usize>begin * f.qRow + (<usize>(keyHead * K) << 2);
+  f.k = <usize>a.k + <usize>begin * f.kRow + (<usize>(keyHead * K) << 2);
+  f.v = <usize>a.v + <usize>begin * f.vRow + (<usize>(head * V + column) << 2);
+  f.o = <usize>a.o + <usize>begin * f.oRow + (<usize>(head * V + column) << 2);
+  f.g = <usize>a.g + <usize>begin * f.gRow + (<usize>(f.decay == KEY ? head * K : head) << 2);
+  const stateAt = <usize>(n * a.valueHeads + head) * <usize>K;
+  const stateOffset = (stateAt * <usize>V + <usize>column) << 2;
+  f.initialState = a.flags & INITIAL_STATE ? <usize>a.initialState + stateOffset : 0;
+  f.initialNormalizer = a.flags & INITIAL_NORMALIZER ? <usize>a.initialNormalizer + (stateAt << 2) : 0;
+  f.finalState = a.flags & FINAL_STATE ? <usize>a.finalState + stateOffset : 0;
+  f.finalNormalizer = a.flags & FINAL_NORMALIZER && column == 0 ? <usize>a.finalNormalizer + (stateAt << 2) : 0;
+  f.carriedRow = <usize>V << 2;
+  return packed ? load<i32>(sequence, 4) - begin : a.time;
+}
+
+/** The carried state into scratch. */
+export function enter(f: Forward): void {
+  loadRows(f.state, f.stateRow, f.initialState, f.carriedRow, f.keyWidth, f.columns);
+  loadRows(f.normalizer, f.row, f.initialNormalizer, 0, 1, f.keyWidth);
+}
+
+/** The state out of scratch, where it is wanted. */
+export function leave(f: Forward): void {
+  if (f.finalState) storeRows(f.finalState, f.carriedRow, f.state, f.stateRow, f.keyWidth, f.columns, false);
+  if (f.finalNormalizer) storeRow(f.finalNormalizer, f.normalizer, f.keyWidth);
+}
+
+/** The record of a job, its memory laid into scratch behind it. */
+export function openForward(a: ForwardArguments, size: i32, scratch: usize): Forward {
+  const f = changetype<Forward>(scratch);
+  f.decay = a.flags & 3;
+  f.keyWidth = a.keyWidth;
+  f.size = size;
+  f.columns = min(a.columns, a.valueWidth);
+  f.flags = a.flags;
+  f.scale = a.scale;
+  f.eps = a.eps;
+  f.qRow = <usize>a.qStride << 2;
+  f.kRow = <usize>a.kStride << 2;
+  f.vRow = <usize>a.vStride << 2;
+  f.oRow = <usize>a.oStride << 2;
+  f.gRow = f.decay >= SCALAR ? <usize>a.gStride << 2 : 0;
+  lay(f, scratch);
+  return f;
+}
+
+// args: see ForwardArguments. One unit is `columns` value columns of one value head of one sequence.
+export function recurrence_addChunkwise_forward(args: usize, begin: i32, end: i32, scratch: usize): void {
+  const a = changetype<ForwardArguments>(args);
+  const f = openForward(a, (a.flags & 3) == KEY ? min(a.chunk, 16) : a.chunk, scratch);
+  const blocks = (a.valueWidth + a.columns - 1) / a.columns;
+  for (let unit = begin; unit < end; unit++) {
+    const head = unit / blocks;
+    const rows = locate(a, f, head / a.valueHeads, head % a.valueHeads, (unit % blocks) * a.columns);
+    enter(f);
+    prepareHead(f);
+    for (let t: i32 = 0; t < rows; t += f.size) {
+      f.rows = min(f.size, rows - t);
+      forwardChunk(f);
+      const step = <usize>f.rows;
+      f.q += step * f.qRow;
+      f.k += step * f.kRow;
+      f.v += step * f.vRow;
+      f.o += step * f.oRow;
+      f.g += step * f.gRow;
+    }
+    leave(f);
+  }
+}

@@ -1,0 +1,99 @@
+// Not causal: every query reads the state behind all keys. No decay, and queries of another length than the keys.
+import { gemmBlock } from "../../../device/wasm/kernels/generated/tile.as";
+import {
+  FINAL_NORMALIZER, FINAL_STATE, INITIAL_NORMALIZER, INITIAL_STATE, NORMALIZE, PACKED,
+} from "./add-forward.as";
+import { accumulateRow, dot, loadLive, loadRows, padded, storeLive, storeRow, storeRows } from "./add-rows.as";
+
+/** Rows that a product takes at a time: they stay in the first cache while the column panels pass over them. */
+const BLOCK: i32 = 32;
+
+@unmanaged
+export class FullArguments {
+  q: u32; k: u32; v: u32; initialState: u32; initialNormalizer: u32; cuQueries: u32; cuKeys: u32;
+  o: u32; finalState: u32; finalNormalizer: u32;
+  flags: i32; sequences: i32; queryTime: i32; keyTime: i32; heads: i32; valueHeads: i32; keyWidth: i32; valueWidth: i32;
+  qStride: i32; kStride: i32; vStride: i32; oStride: i32;
+  columns: i32;
+  scale: f32; eps: f32;
+}
+
+/** First row of sequence n on an axis, and one past its last. */
+export function firstRow(packed: i32, cuSeqlens: u32, n: i32, time: i32): i32 {
+  return packed ? load<i32>(<usize>cuSeqlens + (<usize>n << 2)) : n * time;
+}
+
+/** state[i] += sum over the rows of left[row, i] right[row, :]. */
+export function accumulate(
+  rows: i32, m: i32, n: i32, left: usize, leftRow: usize, right: usize, rightRow: usize, state: usize, stateRow: usize,
+): void {
+  for (let t: i32 = 0; t < rows; t += BLOCK) {
+    const at = <usize>t;
+    gemmBlock(m, n, min(BLOCK, rows - t), left + at * leftRow, 4, leftRow, right + at * rightRow, rightRow, state, stateRow, 1);
+  }
+}
+
+/** dst rows = rows times a state of [inner, n], blocks of rows at a time. */
+export function readRows(
+  rows: i32, n: i32, inner: i32, a: usize, aRow: usize, state: usize, stateRow: usize, dst: usize, dstRow: usize,
+): void {
+  for (let t: i32 = 0; t < rows; t += BLOCK) {
+    const at = <usize>t;
+    gemmBlock(min(BLOCK, rows - t), n, inner, a + at * aRow, aRow, 4, state, stateRow, dst + at * dstRow, dstRow, 0);
+  }
+}
+
+/** Multiplies operand rows by a factor of their own. */
+export function scaleOperand(row: usize, width: i32, factor: f32): void {
+  const wide = f32x4.splat(factor);
+  for (let j: i32 = 0; j < width; j += 4) {
+    const at = row + (<usize>j << 2);
+    storeLive(at, f32x4.mul(loadLive(at, width - j), wide), width - j);
+  }
+}
+
+function forwardUnit(a: FullArguments, n: i32, head: i32, column: i32, state: usize): void {
+  const K = a.keyWidth;
+  const V = a.valueWidth;
+  const columns = min(a.columns, V - column);
+  const stateRow = <usize>padded(columns) << 2;
+  const z = state + <usize>K * stateRow;
+  const packed = a.flags & PACKED;
+  const keyHead = <usize>(head / (a.valueHeads / a.heads) * K) << 2;
+  const valueColumn = <usize>(head * V + column) << 2;
+  const qRow = <usize>a.qStride << 2, kRow = <usize>a.kStride << 2, vRow = <usize>a.vStride << 2, oRow = <usize>a.oStride << 2;
+  const queryBegin = firstRow(packed, a.cuQueries, n, a.queryTime);
+  const queries = firstRow(packed, a.cuQueries, n + 1, a.queryTime) - queryBegin;
+  const keyBegin = firstRow(packed, a.cuKeys, n, a.keyTime);
+  const keys = firstRow(packed, a.cuKeys, n + 1, a.keyTime) - keyBegin;
+  const k = <usize>a.k + <usize>keyBegin * kRow + keyHead;
+  const channel = <usize>(n * a.valueHeads + head) * <usize>K << 2;
+  const carried = channel * <usize>V + (<usize>column << 2);
+  loadRows(state, stateRow, a.flags & INITIAL_STATE ? <usize>a.initialState + carried : 0, <usize>V << 2, K, columns);
+  loadRows(z, <usize>padded(K) << 2, a.flags & INITIAL_NORMALIZER ? <usize>a.initialNormalizer + channel : 0, 0, 1, K);
+  accumulate(keys, K, columns, k, kRow, <usize>a.v + <usize>keyBegin * vRow + valueColumn, vRow, state, stateRow);
+  for (let t: i32 = 0; t < keys && a.flags & NORMALIZE; t++) accumulateRow(z, k + <usize>t * kRow, K);
+  const q = <usize>a.q + <usize>queryBegin * qRow + keyHead;
+  const o = <usize>a.o + <usize>queryBegin * oRow + valueColumn;
+  readRows(queries, columns, K, q, qRow, state, stateRow, o, oRow);
+  for (let t: i32 = 0; t < queries; t++) {
+    let factor = a.scale;
+    if (a.flags & NORMALIZE) {
+      const d = a.scale * dot(q + <usize>t * qRow, z, K) + a.eps;
+      factor = d == 0 ? 0 : a.scale / d;
+    }
+    if (factor != 1) scaleOperand(o + <usize>t * oRow, columns, factor);
+  }
+  if (a.flags & FINAL_STATE) storeRows(<usize>a.finalState + carried, <usize>V << 2, state, stateRow, K, columns, false);
+  if (a.flags & FINAL_NORMALIZER && column == 0) storeRow(<usize>a.finalNormalizer + channel, z, K);
+}
+
+// args: see FullArguments. One unit is `columns` value columns of one value head of one sequence.
+export function recurrence_addFull_forward(args: usize, begin: i32, end: i32, scratch: usize): void {
+  const a = changetype<FullArguments>(args);
+  const blocks = (a.valueWidth + a.columns - 1) / a.columns;
+  for (let unit = begin; unit < end; unit++) {
+    const head = unit / blocks;
+    forwardUnit(a, head / a.valueHeads, head % a.valueHeads, (unit % blocks) * a.columns, scratch);
+  }
+}

@@ -1,0 +1,88 @@
+// dk and dv of a chunk, and the way of R, the gradient of the state, through it.
+import {
+  gemmBlock, gemmUpperLeft, transposeBlock,
+} from "../../../device/wasm/kernels/generated/tile.as";
+import { KEY, NONE, decayColumns, decayRows } from "./add-decay.as";
+import { NORMALIZE } from "./add-forward.as";
+import { GATE_GRADIENT, Gradient } from "./add-gradient.as";
+import { keepProduct } from "./add-gradient-gate.as";
+import { addDiagonal, scoresOf } from "./add-gradient-query.as";
+import { keyKeyGradients } from "./add-key.as";
+import { accumulateRow, addScaled, clear, scaleRows, storeRows } from "./add-rows.as";
+
+/** result_j = U_j ∘ (R v_j + dz): what lies behind the chunk gives to dk. */
+function carriedPart(r: Gradient): void {
+  const rows = r.rows;
+  gemmBlock(
+    r.keyWidth, rows, r.valueWidth, r.stateGradient, r.stateRow, 4, r.transposedV, r.scoreRow, r.turned, r.scoreRow, 0,
+  );
+  transposeBlock(r.keyWidth, rows, r.turned, r.scoreRow, r.result, r.row);
+  const one = f32x4.splat(1);
+  const normalized = r.flags & NORMALIZE;
+  for (let i: i32 = 0; i < rows; i++) {
+    const perRow = r.decay == NONE || r.decay == KEY ? one : v128.load_splat<f32>(r.suffix + (<usize>i << 2));
+    const row = r.result + <usize>i * r.row;
+    const table = r.suffix + <usize>i * r.row;
+    for (let j: usize = 0; j < <usize>r.keyWidth << 2; j += 16) {
+      let x = v128.load(row + j);
+      if (normalized) x = f32x4.add(x, v128.load(r.normalizerGradient + j));
+      v128.store(row + j, f32x4.mul(x, r.decay == KEY ? v128.load(table + j) : perRow));
+    }
+  }
+}
+
+/** Adds what the chunk's own rows give to dk; the gate's gradient wants that apart from the rest. */
+function innerPart(r: Gradient, to: usize, mode: i32): void {
+  if (r.decay == KEY) {
+    if (mode == 0) clear(to, <i32>(<usize>r.rows * r.row >> 2));
+    keyKeyGradients(r, r.plainQ, r.weights, to);
+  } else gemmUpperLeft(r.rows, r.keyWidth, r.rows, r.weights, 4, r.scoreRow, r.q, r.qRow, to, r.row, mode);
+}
+
+/** dk of the open chunk, from its weights. */
+export function keyPart(r: Gradient): void {
+  const rows = r.rows;
+  carriedPart(r);
+  if (r.flags & GATE_GRADIENT) {
+    keepProduct(r, r.gateK, r.k, r.kRow, r.result);
+    innerPart(r, r.inner, 0);
+    keepProduct(r, r.gateInner, r.k, r.kRow, r.inner);
+    addScaled(r.result, r.inner, 1, <i32>(<usize>rows * r.row >> 2));
+    addDiagonal(r, r.q, r.qRow);
+  } else innerPart(r, r.result, 1);
+  storeRows(r.dk, r.dkRow, r.result, r.row, rows, r.keyWidth, r.add);
+}
+
+/** dv of the open chunk. */
+export function valuePart(r: Gradient): void {
+  const rows = r.rows;
+  const V = r.valueWidth;
+  scoresOf(r, r.alpha);
+  let keys = r.k, keyRow = r.kRow;
+  if (r.decay != NONE) {
+    keys = r.decayedK;
+    keyRow = r.row;
+    scaleRows(r.decay, keys, keyRow, r.k, r.kRow, r.suffix, r.row, r.ones, rows, r.keyWidth);
+  }
+  gemmBlock(rows, V, r.keyWidth, keys, keyRow, 4, r.stateGradient, r.stateRow, r.dv, r.dvRow, 0);
+  gemmUpperLeft(rows, V, rows, r.scores, 4, r.scoreRow, r.dO, r.dORow, r.dv, r.dvRow, 1);
+}
+
+/** R and dz from the open chunk's end to its beginning. */
+export function retreat(r: Gradient): void {
+  const rows = r.rows;
+  const K = r.keyWidth;
+  let queries = r.q, queryRow = r.qRow;
+  if (r.flags & NORMALIZE) {
+    decayColumns(r, r.normalizerGradient, 1);
+    scaleRows(r.decay, r.decayedQ, r.row, r.q, r.qRow, r.prefix, r.row, r.sigma, rows, K);
+    for (let i: i32 = 0; i < rows; i++) accumulateRow(r.normalizerGradient, r.decayedQ + <usize>i * r.row, K);
+  }
+  if (r.decay != NONE || r.scale != 1 || r.flags & NORMALIZE) {
+    queries = r.decayedQ;
+    queryRow = r.row;
+    scaleRows(r.decay, queries, queryRow, r.q, r.qRow, r.prefix, r.row, r.alpha, rows, K);
+  }
+  decayRows(r, r.stateGradient, r.stateRow);
+  gemmBlock(K, r.valueWidth, rows, queries, 4, queryRow, r.dO, r.dORow, r.stateGradient, r.stateRow, 1);
+}

@@ -1,0 +1,149 @@
+// What the two scans of the additive backward share: the record of one value head and its memory.
+import { Chunk, KEY, SCALAR, layTables, prepareChunk } from "./add-decay.as";
+import { NORMALIZE } from "./add-forward.as";
+import { clear, fillWith, loadRows, padded } from "./add-rows.as";
+
+/** Flags beyond those of the forward: gradients that are wanted. FINAL_… say which cotangents are there. */
+export const GATE_GRADIENT: i32 = 256;
+export const INITIAL_STATE_GRADIENT: i32 = 512;
+export const INITIAL_NORMALIZER_GRADIENT: i32 = 1024;
+
+@unmanaged
+export class GradientArguments {
+  q: u32; k: u32; v: u32; g: u32; initialState: u32; initialNormalizer: u32; cuSeqlens: u32;
+  dOutput: u32; dFinalState: u32; dFinalNormalizer: u32;
+  dq: u32; dk: u32; dv: u32; dg: u32; dInitialState: u32; dInitialNormalizer: u32;
+  dqParts: u32; dkParts: u32; dgParts: u32;
+  flags: i32; sequences: i32; time: i32; heads: i32; valueHeads: i32; keyWidth: i32; valueWidth: i32;
+  qStride: i32; kStride: i32; vStride: i32; gStride: i32; dOutputStride: i32;
+  dqStride: i32; dkStride: i32; dvStride: i32; dgStride: i32;
+  chunk: i32; parts: i32; keepEvery: i32;
+  scale: f32; eps: f32;
+}
+
+/** One value head of one sequence. Addresses are those of the sequence's first row until `openChunk` moves them. */
+@unmanaged
+export class Gradient extends Chunk {
+  flags: i32;
+  valueWidth: i32;
+  length: i32;
+  /** Whether dq and dk add to what earlier value heads of the group left. */
+  add: bool;
+  /** The sequence's first rows. */
+  q0: usize; k0: usize; v0: usize; g0: usize; dO0: usize; dq0: usize; dk0: usize; dv0: usize; dg0: usize;
+  /** The chunk's. */
+  q: usize; k: usize; v: usize; dO: usize; dq: usize; dk: usize; dv: usize; dg: usize;
+  qRow: usize; kRow: usize; vRow: usize; dORow: usize; dqRow: usize; dkRow: usize; dvRow: usize; dgRow: usize;
+  initialState: usize; initialNormalizer: usize; dFinalState: usize; dFinalNormalizer: usize;
+  dInitialState: usize; dInitialNormalizer: usize;
+  scale: f32; eps: f32;
+  /** The state before a chunk, transposed, with the normaliser as one more row; and R, the gradient behind it. */
+  state: usize; normalizer: usize; stateBytes: usize;
+  stateGradient: usize; stateRow: usize; normalizerGradient: usize;
+  /** alpha multiplies dO wherever it meets Sᵀq, sigma is the gradient that reaches z·q (0: no normaliser). */
+  alpha: usize; sigma: usize; alphas: usize; sigmas: usize; scaled: usize; ones: usize;
+  scores: usize; weights: usize; diagonal: usize; transposedK: usize; transposedV: usize; turned: usize;
+  decayedQ: usize; decayedK: usize; plainQ: usize; plainK: usize; pairs: usize;
+  result: usize; inner: usize;
+  /** For the gate: q ∘ dq, k ∘ dk from behind the chunk and from inside it; states kept; the sum of a fixed decay's. */
+  gateQ: usize; gateK: usize; gateInner: usize; passing: usize; kept: usize; local: usize; every: i32;
+  gateTotal: f64;
+}
+
+/** Buffers of the chunk's size, laid from `at`; returns the address behind them. */
+function layChunk(r: Gradient, at: usize): usize {
+  const rows = <usize>r.size;
+  const keys = rows * r.row;
+  const channels = <usize>r.keyWidth;
+  r.scores = at; at += rows * r.scoreRow;
+  r.weights = at; at += rows * r.scoreRow;
+  r.transposedK = at; at += channels * r.scoreRow;
+  r.transposedV = at; at += <usize>r.valueWidth * r.scoreRow;
+  r.turned = at; at += channels * r.scoreRow;
+  r.decayedQ = at; at += keys;
+  r.decayedK = at; at += keys;
+  r.plainQ = at; at += keys;
+  r.plainK = at; at += keys;
+  r.result = at; at += keys;
+  r.inner = at; at += keys;
+  r.gateQ = at; at += keys;
+  r.gateK = at; at += keys;
+  r.gateInner = at; at += keys;
+  r.pairs = at; at += rows << 5;
+  r.diagonal = at; at += r.scoreRow;
+  r.ones = at; at += r.scoreRow;
+  r.scaled = at; at += r.scoreRow;
+  fillWith(r.ones, padded(r.size), 1);
+  fillWith(r.scaled, padded(r.size), r.scale);
+  clear(r.result, <i32>(keys >> 2));
+  clear(r.inner, <i32>(keys >> 2));
+  return at;
+}
+
+/** Lays the unit's memory into scratch behind the record. */
+function lay(r: Gradient, a: GradientArguments, scratch: usize): void {
+  let at = layChunk(r, layTables(r, scratch + 512));
+  r.stateRow = <usize>padded(r.valueWidth) << 2;
+  r.stateBytes = <usize>(r.valueWidth + 1) * r.row;
+  r.state = at; at += r.stateBytes;
+  r.passing = at; at += <usize>r.keyWidth * r.stateRow;
+  r.stateGradient = at; at += <usize>r.keyWidth * r.stateRow;
+  r.normalizerGradient = at; at += r.row;
+  r.alphas = r.scaled;
+  r.sigmas = 0;
+  if (r.flags & NORMALIZE) {
+    const line = <usize>padded(a.time) << 2;
+    r.alphas = at; at += line;
+    r.sigmas = at; at += line;
+  }
+  r.every = a.keepEvery;
+  r.local = at; at += <usize>r.every * r.stateBytes;
+  r.kept = at;
+}
+
+/** The record of a job, its memory laid into scratch behind it. */
+export function openGradient(a: GradientArguments, scratch: usize): Gradient {
+  const r = changetype<Gradient>(scratch);
+  r.decay = a.flags & 3;
+  r.keyWidth = a.keyWidth;
+  r.valueWidth = a.valueWidth;
+  r.size = r.decay == KEY ? min(a.chunk, 16) : a.chunk;
+  r.flags = a.flags;
+  r.scale = a.scale;
+  r.eps = a.eps;
+  r.qRow = <usize>a.qStride << 2;
+  r.kRow = <usize>a.kStride << 2;
+  r.vRow = <usize>a.vStride << 2;
+  r.dORow = <usize>a.dOutputStride << 2;
+  r.dvRow = <usize>a.dvStride << 2;
+  r.gRow = r.decay >= SCALAR ? <usize>a.gStride << 2 : 0;
+  r.dgRow = r.decay >= SCALAR ? <usize>a.dgStride << 2 : 0;
+  lay(r, a, scratch);
+  return r;
+}
+
+/** Moves the record to the chunk whose first row is `t` and fills its tables. */
+export function openChunk(r: Gradient, t: i32): void {
+  const at = <usize>t;
+  r.rows = min(r.size, r.length - t);
+  r.q = r.q0 + at * r.qRow;
+  r.k = r.k0 + at * r.kRow;
+  r.v = r.v0 + at * r.vRow;
+  r.g = r.g0 + at * r.gRow;
+  r.dO = r.dO0 + at * r.dORow;
+  r.dq = r.dq0 + at * r.dqRow;
+  r.dk = r.dk0 + at * r.dkRow;
+  r.dv = r.dv0 + at * r.dvRow;
+  r.dg = r.dg0 + at * r.dgRow;
+  const normalized = r.flags & NORMALIZE;
+  r.alpha = normalized ? r.alphas + (at << 2) : r.alphas;
+  r.sigma = normalized ? r.sigmas + (at << 2) : 0;
+  prepareChunk(r);
+}
+
+/** Copies of q and k in padded rows, for the walks of key decays. */
+export function loadPlain(r: Gradient): void {
+  if (r.decay != KEY) return;
+  loadRows(r.plainQ, r.row, r.q, r.qRow, r.rows, r.keyWidth);
+  loadRows(r.plainK, r.row, r.k, r.kRow, r.rows, r.keyWidth);
+}
