@@ -9,7 +9,11 @@ export const query: InputRule = { axes: "B T H K", domain: "any", sample: same }
 /** `k [B,T,H,K]`. */
 export const key: InputRule = { axes: "B T H K", domain: "any", sample: same };
 /** `k [B,T,H,K]` of unit length, as the delta rule wants it. */
-export const unitKey: InputRule = { axes: "B T H K", domain: "unit length keeps the update stable", sample: same };
+export const unitKey: InputRule = {
+  axes: "B T H K",
+  domain: "unit length keeps the update stable",
+  sample: same,
+};
 /** `v [B,T,HV,V]`. */
 export const value: InputRule = { axes: "B T HV V", domain: "any", sample: same };
 /** `beta [B,T,HV]`, the write strength after its sigmoid. */
@@ -19,7 +23,11 @@ export const writeStrength: InputRule = {
   sample: (normal) => 1 / (1 + Math.exp(-normal)),
 };
 /** `g [HV]`, a decay fixed per head. */
-export const headGate: InputRule = { axes: "HV", domain: "log decay, <= 0", sample: (normal) => -0.05 * Math.abs(normal) };
+export const headGate: InputRule = {
+  axes: "HV",
+  domain: "log decay, <= 0",
+  sample: (normal) => -0.05 * Math.abs(normal),
+};
 /** `g [B,T,HV]`, a decay per token. */
 export const scalarGate: InputRule = { axes: "B T HV", domain: "log decay, <= 0", sample: logSigmoid };
 /** `g [B,T,HV,K]`, a decay per key channel. */
@@ -37,7 +45,11 @@ export const initialNormalizer: InputRule = {
 /** The matrix state S. */
 export const matrixState: StatePart = { axes: "B HV K V", input: "initialState", output: "finalState" };
 /** The normaliser z. */
-export const normalizerState: StatePart = { axes: "B HV K", input: "initialNormalizer", output: "finalNormalizer" };
+export const normalizerState: StatePart = {
+  axes: "B HV K",
+  input: "initialNormalizer",
+  output: "finalNormalizer",
+};
 
 /** The size that bars speak of. */
 export const benchShapes: readonly Shape[] = [{ B: 1, T: 4096, H: 8, HV: 8, K: 64, V: 64 }];

@@ -146,7 +146,7 @@ export function recurrence_addRecurrent_forward(args: usize, begin: i32, end: i3
 @unmanaged
 class StepArguments {
   q: u32; k: u32; v: u32; g: u32; slots: u32; states: u32; normalizers: u32; o: u32;
-  flags: i32; heads: i32; valueHeads: i32; keyWidth: i32; valueWidth: i32;
+  flags: i32; rows: i32; heads: i32; valueHeads: i32; keyWidth: i32; valueWidth: i32;
   qStride: i32; kStride: i32; vStride: i32; gStride: i32; oStride: i32;
   scale: f32; eps: f32;
 }
