@@ -1,0 +1,2 @@
+/** Every benchmark that `npm run bench -- NAME` knows. */
+export { matmulBench } from "./matmul.ts";

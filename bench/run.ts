@@ -1,0 +1,102 @@
+/**
+ * `npm run bench -- NAME [--json] [--tier a|b|c] [--samples N]`: one benchmark as a table for people or one JSON
+ * document for machines. Without a name it lists what there is.
+ */
+import { availableParallelism, cpus, loadavg } from "node:os";
+import { parseArgs } from "node:util";
+import { type Device, openWasm } from "../src/device/index.ts";
+import * as all from "./all.ts";
+import type { Bench, Context, Row } from "./bench.ts";
+import { interleave } from "./measure.ts";
+import { peakMeter } from "./peak.ts";
+import { openPeers } from "./peers/peers.ts";
+
+const benches = Object.values(all) as readonly Bench[];
+
+/** The device of a benchmark on one thread, and on two where the machine has two cores. */
+async function openDevices(tier: "auto" | "a" | "b" | "c"): Promise<Map<number, Device>> {
+  const devices = new Map<number, Device>();
+  for (const threads of availableParallelism() > 1 ? [1, 2] : [1]) {
+    devices.set(threads, await openWasm({ threads, tier }));
+  }
+  return devices;
+}
+
+async function measurePeak({ devices, peak, measure }: Context): Promise<void> {
+  for (const [threads, device] of devices) {
+    const limits = [peak.fma(device), peak.copy(device)];
+    const timings = await interleave(
+      limits.map(({ contender }) => contender),
+      measure,
+    );
+    for (const [i, key] of [`fma${threads}`, `memory${threads}`].entries()) {
+      peak.note(key, limits[i]!.amount / timings[i]!.best);
+    }
+  }
+}
+
+/** Billions a second, and memory as all threads together have it. */
+function peakFigures({ peak, devices }: Context): Record<string, number> {
+  const figures = Object.entries(peak.best).map(([key, rate]) => [key, rate / 1e9] as const);
+  const memory = Math.max(...[...devices.keys()].map((threads) => peak.best[`memory${threads}`] ?? 0));
+  return { ...Object.fromEntries(figures), memory: memory / 1e9 };
+}
+
+function machineOf({ devices }: Context): Record<string, string | number | readonly string[]> {
+  const info = devices.get(1)!.info();
+  return {
+    node: process.versions.node,
+    cpu: cpus()[0]?.model.trim() ?? "unknown",
+    threads: Math.max(...devices.keys()),
+    tier: info.tier ?? "none",
+    load: loadavg()[0]!,
+    notes: info.notes,
+  };
+}
+
+async function printTable(bench: Bench, rows: AsyncIterable<Row>): Promise<void> {
+  const widths = bench.columns.map(({ title }) => Math.max(10, title.length + 2));
+  const line = (cells: readonly string[]): string =>
+    cells.map((cell, i) => cell.padStart(widths[i]!)).join("");
+  console.log(line(bench.columns.map(({ title }) => title)));
+  for await (const row of rows) console.log(line(bench.columns.map((column) => column.text(row))));
+}
+
+async function run(bench: Bench, context: Context, json: boolean): Promise<void> {
+  if (context.peers.missing.length > 0) {
+    console.error(`not installed: ${context.peers.missing.join(", ")}; npm run bench:peers installs them`);
+  }
+  await measurePeak(context);
+  if (!json) {
+    console.log(JSON.stringify({ machine: machineOf(context), peak: peakFigures(context) }));
+    await printTable(bench, bench.run(context));
+    return;
+  }
+  const rows: Row[] = [];
+  for await (const row of bench.run(context)) rows.push(row);
+  console.log(JSON.stringify({ machine: machineOf(context), peak: peakFigures(context), rows }));
+}
+
+async function main(): Promise<void> {
+  const { values, positionals } = parseArgs({
+    allowPositionals: true,
+    options: { json: { type: "boolean" }, tier: { type: "string" }, samples: { type: "string" } },
+  });
+  const bench = benches.find(({ name }) => name === positionals[0]);
+  if (bench === undefined) {
+    for (const { name, about } of benches) console.log(`${name.padEnd(12)}${about}`);
+    process.exitCode = positionals.length === 0 ? 0 : 1;
+    return;
+  }
+  const devices = await openDevices((values.tier ?? "auto") as "auto" | "a" | "b" | "c");
+  const measure = { samples: Number(values.samples ?? 15) };
+  const context: Context = { devices, peak: peakMeter(), peers: openPeers(), measure };
+  try {
+    await run(bench, context, values.json ?? false);
+  } finally {
+    context.peers.close();
+    for (const device of devices.values()) device.close();
+  }
+}
+
+await main();
