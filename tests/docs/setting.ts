@@ -2,10 +2,15 @@
  * What the words of the house stand for in an `@example` that does not say it itself: small random tensors with the
  * axes of docs/conventions.md, on a device that every test can use.
  */
-import { tensor } from "../../src/autograd/tensor.ts";
+import { type Tensor, tensor } from "../../src/autograd/tensor.ts";
 import { hostDevice } from "../../src/device/host/host.ts";
-import { Module, Parameter } from "../../src/nn/module.ts";
+import { initialize, Module, Parameter } from "../../src/nn/module.ts";
+import { square } from "../../src/ops/activation/index.ts";
+import { multiply } from "../../src/ops/arithmetic/index.ts";
+import { mean } from "../../src/ops/reduce/index.ts";
 import { Random } from "../../src/tensor/random.ts";
+import { adamW } from "../../src/train/optimizers/adam.ts";
+import { Optimizer } from "../../src/train/optimizers/optimizer.ts";
 
 export const [B, T, H, HV, K, V] = [1, 6, 2, 4, 4, 3];
 export const [HQ, HKV] = [4, 2];
@@ -27,6 +32,14 @@ export const k = sample([B, T, H, K]);
 export const v = sample([B, T, HV, V]);
 export const g = sample([B, T, HV], (normal) => -Math.exp(normal));
 export const beta = sample([B, T, HV], (normal) => 1 / (1 + Math.exp(-normal)));
+export const weight = sample([D, D]);
+export const weights = sample([B, T], Math.exp);
+export const bias = sample([D]);
+export const gate = sample([B, T, D]);
+export const [prediction, target] = [sample([B, T, D]), sample([B, T, D])];
+export const losses = sample([B, T], Math.abs);
+export const table = sample([16, D]);
+export const tokens = tensor(device, Int32Array.of(3, 1, 4, 1, 5, 9), [B, T], { dtype: "int32" });
 export const initialState = sample([B, HV, K, V]);
 
 export const text = "The quick brown fox jumps over the lazy dog.";
@@ -37,3 +50,11 @@ class Scaled extends Module {
 }
 
 export const model = new Scaled();
+initialize(model, device, random);
+export const task = {
+  module: model,
+  loss: (batch: Tensor) => mean(square(multiply(batch, model.weight.value))),
+  size: (batch: Tensor) => batch.size,
+};
+export const batches = () => x;
+export const optimizer = new Optimizer(adamW(), model.namedParameters(), { learningRate: 1e-3 });

@@ -42,7 +42,7 @@ const op: Op<{ x: Tensor }, Line, { y: Tensor }> = {
  *
  * @throws DtypeError when x holds whole numbers.
  * @example
- * const celsius = scale(fahrenheit, 5 / 9, -160 / 9);
+ * const signs = scale(x, 2, -1); // 0 … 1 → −1 … 1
  */
 export function scale(x: Tensor, factor: number, shift = 0): Tensor {
   return apply(op, { x }, { factor, shift }).y;
