@@ -27,7 +27,7 @@ export function wasmTarget(tier: "a" | "b" | "c"): Target {
         const device = await openWasm({ tier, threads, poison: true });
         const run = device.run.bind(device);
         if (threads > 1)
-          device.run = (dispatch) => run({ ...dispatch, work: Math.max(dispatch.work, 2 ** 24) });
+          device.run = (dispatch) => run({ ...dispatch, work: Math.max(dispatch.work, 2 ** 26) });
         return device;
       }),
   };
@@ -36,7 +36,7 @@ export function wasmTarget(tier: "a" | "b" | "c"): Target {
 /** Every target of this machine. */
 export async function targets(): Promise<Target[]> {
   const found: Target[] = [hostTarget];
-  for (const tier of ["a", "b"] as const) {
+  for (const tier of ["a", "b", "c"] as const) {
     const device = await wasmTarget(tier).open(1);
     if (device.info().tier === tier) found.push(wasmTarget(tier));
   }
