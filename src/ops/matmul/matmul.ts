@@ -1,6 +1,7 @@
 import { empty, full } from "../../autograd/tensor.ts";
 import { DtypeError } from "../../errors.ts";
 import { solveAxes } from "../../tensor/axes.ts";
+import type { DType } from "../../tensor/dtype.ts";
 import { broadcastShapes } from "../../tensor/shape.ts";
 import { apply, type Op, type Tensor } from "../op.ts";
 import { matricesOf, type Product, product, withUnitStride } from "./product.ts";
@@ -18,27 +19,42 @@ export interface MatmulOptions {
 type Inputs = { a: Tensor; b: Tensor; bias?: Tensor | undefined };
 type Transposed = { readonly a: boolean; readonly b: boolean };
 
-const last = (x: Tensor, axis: number): number => x.shape.at(axis)!;
+/** The length of one of the last axes, counted from the end. */
+const last = (x: Tensor, axis: 1 | 2): number => x.shape[x.rank - axis]!;
 
-/** Sizes of the matrices of a call and the axes they are stacked along. */
-function sizesOf({ a, b }: Inputs, transposed: Transposed) {
+/** The sizes of a call. */
+interface Sizes {
+  readonly m: number;
+  readonly n: number;
+  readonly k: number;
+  /** The axes the matrices are stacked along. */
+  readonly batch: readonly number[];
+}
+
+const noAxes: readonly number[] = [];
+
+function sizesOf(a: Tensor, b: Tensor, transposed: Transposed): Sizes {
+  const isPlain = a.rank === 2 && b.rank === 2;
   return {
-    m: last(a, transposed.a ? -1 : -2),
-    n: last(b, transposed.b ? -2 : -1),
-    k: last(a, transposed.a ? -2 : -1),
-    batch: broadcastShapes("matmul", a.shape.slice(0, -2), b.shape.slice(0, -2)),
+    m: last(a, transposed.a ? 1 : 2),
+    n: last(b, transposed.b ? 2 : 1),
+    k: last(a, transposed.a ? 2 : 1),
+    batch: isPlain ? noAxes : broadcastShapes("matmul", a.shape.slice(0, -2), b.shape.slice(0, -2)),
   };
 }
 
-function forward(inputs: Inputs, transposed: Transposed): Tensor {
-  const { m, n, k, batch } = sizesOf(inputs, transposed);
-  const y = empty(inputs.a.device, [...batch, m, n], { dtype: inputs.a.dtype });
+function forward({ a, b, bias }: Inputs, transposed: Transposed): Tensor {
+  const { m, n, k, batch } = sizesOf(a, b, transposed);
+  const y = empty(a.device, [...batch, m, n], { dtype: a.dtype });
   product(y.device, {
-    ...{ m, n, k, batch },
-    a: matricesOf(withUnitStride(inputs.a), batch, transposed.a),
-    b: matricesOf(withUnitStride(inputs.b), batch, transposed.b),
+    m,
+    n,
+    k,
+    batch,
+    a: matricesOf(withUnitStride(a), batch, transposed.a),
+    b: matricesOf(withUnitStride(b), batch, transposed.b),
     c: matricesOf(y, batch, false),
-    bias: inputs.bias?.layout,
+    bias: bias?.layout,
   });
   return y;
 }
@@ -52,7 +68,7 @@ function gradient(like: Tensor, job: Omit<Product, "c">): Tensor {
 
 /** dA = dY·Bᵀ, or its transpose B·dYᵀ where a is stored transposed. */
 function gradientOfA({ a, b }: Inputs, dy: Tensor, transposed: Transposed): Tensor {
-  const { m, n, k, batch } = sizesOf({ a, b }, transposed);
+  const { m, n, k, batch } = sizesOf(a, b, transposed);
   const matrix = (x: Tensor, turn: boolean) => matricesOf(withUnitStride(x), batch, turn);
   if (transposed.a) {
     return gradient(a, { m: k, n: m, k: n, batch, a: matrix(b, transposed.b), b: matrix(dy, true) });
@@ -62,7 +78,7 @@ function gradientOfA({ a, b }: Inputs, dy: Tensor, transposed: Transposed): Tens
 
 /** dB = Aᵀ·dY, or its transpose dYᵀ·A where b is stored transposed. */
 function gradientOfB({ a, b }: Inputs, dy: Tensor, transposed: Transposed): Tensor {
-  const { m, n, k, batch } = sizesOf({ a, b }, transposed);
+  const { m, n, k, batch } = sizesOf(a, b, transposed);
   const matrix = (x: Tensor, turn: boolean) => matricesOf(withUnitStride(x), batch, turn);
   if (transposed.b) {
     return gradient(b, { m: n, n: k, k: m, batch, a: matrix(dy, true), b: matrix(a, transposed.a) });
@@ -77,7 +93,7 @@ function gradientOfBias(bias: Tensor, dy: Tensor): Tensor {
   const result = empty(bias.device, bias.shape, { dtype: bias.dtype });
   const repeated = batch.map(() => 0);
   product(dy.device, {
-    ...{ m: 1, n: last(dy, -1), k: last(dy, -2), batch },
+    ...{ m: 1, n: last(dy, 1), k: last(dy, 2), batch },
     a: { slice: one.layout, batch: repeated, row: 0, col: 0 },
     b: matricesOf(withUnitStride(dy), batch, false),
     c: { slice: result.layout, batch: repeated, row: 0, col: 1 },
@@ -98,6 +114,13 @@ const op: Op<Inputs, Transposed, { y: Tensor }> = {
   },
 };
 
+function checkDtype(name: string, dtype: DType, expected: DType): void {
+  if (dtype === expected && (dtype === "float32" || dtype === "float64")) return;
+  throw new DtypeError(
+    `[matmul] operands are of one float dtype: expected float32 or float64, got a ${expected} and ${name} ${dtype}`,
+  );
+}
+
 /**
  * Matrix product Y = A·B (+ bias), stacks of matrices broadcasting over their leading axes.
  *
@@ -116,12 +139,8 @@ export function matmul(a: Tensor, b: Tensor, options: MatmulOptions = {}): Tenso
     b: { shape: b.shape, axes: transposeB ? "…? N K" : "…? K N" },
     bias: bias && { shape: bias.shape, axes: "N" },
   });
-  for (const [name, x] of Object.entries({ a, b, bias })) {
-    if (x !== undefined && (x.dtype !== a.dtype || (x.dtype !== "float32" && x.dtype !== "float64"))) {
-      throw new DtypeError(
-        `[matmul] operands are of one float dtype: expected float32 or float64, got a ${a.dtype} and ${name} ${x.dtype}`,
-      );
-    }
-  }
+  checkDtype("a", a.dtype, a.dtype);
+  checkDtype("b", b.dtype, a.dtype);
+  if (bias !== undefined) checkDtype("bias", bias.dtype, a.dtype);
   return apply(op, { a, b, bias }, { a: transposeA, b: transposeB }).y;
 }

@@ -6,8 +6,10 @@ export interface PlanInput {
   readonly n: number;
   readonly k: number;
   readonly batch: number;
-  readonly a: { readonly row: number; readonly col: number };
-  readonly b: { readonly row: number; readonly col: number };
+  readonly aRow: number;
+  readonly aCol: number;
+  readonly bRow: number;
+  readonly bCol: number;
 }
 
 /** How a product is cut: speed alone depends on it, no bit of the result does. */
@@ -57,16 +59,16 @@ function cut(m: number, n: number, k: number, batch: number): { rows: number; co
 }
 
 /** How to cut a product of strided operands, of which B has contiguous rows or columns. */
-export function planProduct({ m, n, k, batch, a, b }: PlanInput): Plan {
+export function planProduct({ m, n, k, batch, aRow, aCol, bRow, bCol }: PlanInput): Plan {
   const steps = evenSteps(k);
-  const shape = cut(m, n, k, batch);
+  const { rows, cols, units } = cut(m, n, k, batch);
   // Far apart, rows of B fall into the same few cache sets and a page each: copied once, they are read in order.
-  const packB = b.col !== 1 ? 2 : m >= 96 && b.row >= 128 ? 1 : 0;
-  const packA = a.row === 1 && a.col >= 512 && m > 1 && n >= 32;
-  const panels = packB === 0 ? 0 : Math.ceil(shape.cols / panelWidth);
+  const packB = bCol !== 1 ? 2 : m >= 96 && bRow >= 128 ? 1 : 0;
+  const packA = aRow === 1 && aCol >= 512 && m > 1 && n >= 32;
+  const panels = packB === 0 ? 0 : Math.ceil(cols / panelWidth);
   const bytesB = panels * panelWidth * steps * 4;
   const bytesA = packA ? Math.min(m, packedRows) * (steps * 4 + 64) : 0;
-  return { ...shape, steps, packA, packB, scratchBytes: bytesA + bytesB };
+  return { rows, cols, steps, packA, packB, units, scratchBytes: bytesA + bytesB };
 }
 
 /** How to cut a product of rows with packed weights; few rows stream each weight once from end to end. */

@@ -32,125 +32,165 @@ export interface Product {
 
 /** The tensor itself where its last two axes have contiguous rows or columns, else a copy that has. */
 export function withUnitStride(x: Tensor): Tensor {
-  const [row, col] = x.layout.strides.slice(-2);
-  const [rows, cols] = x.shape.slice(-2);
-  return row === 1 || col === 1 || rows === 1 || cols === 1 ? x : packed(x);
+  const { shape, rank } = x;
+  const { strides } = x.layout;
+  for (let axis = rank - 2; axis < rank; axis++) if (strides[axis] === 1 || shape[axis] === 1) return x;
+  return packed(x);
 }
 
 /** The last two axes of a tensor, transposed or not, as a stack that is repeated where `batch` is wider than it. */
 export function matricesOf(x: Tensor, batch: readonly number[], transpose: boolean): Matrices {
+  const { shape, rank } = x;
   const { strides } = x.layout;
-  const first = x.rank - 2 - batch.length;
-  const stackStrides = batch.map((length, i) => {
+  const first = rank - 2 - batch.length;
+  const stack = new Array<number>(batch.length);
+  for (let i = 0; i < batch.length; i++) {
     const axis = first + i;
-    return axis < 0 || x.shape[axis] !== length ? 0 : strides[axis]!;
-  });
+    stack[i] = axis < 0 || shape[axis] !== batch[i] ? 0 : strides[axis]!;
+  }
   // An axis of one element has whatever stride makes the other one simple.
-  const row = x.shape.at(-2) === 1 && strides.at(-1) !== 1 ? 1 : strides.at(-2)!;
-  const col = x.shape.at(-1) === 1 ? 1 : strides.at(-1)!;
-  return { slice: x.layout, batch: stackStrides, row: transpose ? col : row, col: transpose ? row : col };
+  const row = shape[rank - 2] === 1 && strides[rank - 1] !== 1 ? 1 : strides[rank - 2]!;
+  const col = shape[rank - 1] === 1 ? 1 : strides[rank - 1]!;
+  return { slice: x.layout, batch: stack, row: transpose ? col : row, col: transpose ? row : col };
 }
 
 interface Axis {
-  readonly length: number;
+  length: number;
+  a: number;
+  b: number;
+  c: number;
+}
+
+/** A product on its way: fresh for each call and changed in place, as small products are all overhead. */
+interface Core {
+  m: number;
+  n: number;
+  k: number;
+  a: Slice;
+  aRow: number;
+  aCol: number;
+  b: Slice;
+  bRow: number;
+  bCol: number;
+  readonly c: Slice;
+  cRow: number;
+  /** Batch axes that C keeps, and those summed over. */
+  readonly kept: Axis[];
+  readonly summed: Axis[];
+}
+
+/** Computes a product, in as few dispatches as its strides allow: one for all that models do. */
+export function product(device: Device, job: Product): void {
+  const { a, b, c, bias } = job;
+  const core: Core = {
+    m: job.m,
+    n: job.n,
+    k: job.k,
+    a: a.slice,
+    aRow: a.row,
+    aCol: a.col,
+    b: b.slice,
+    bRow: b.row,
+    bCol: b.col,
+    c: c.slice,
+    cRow: c.row,
+    kept: [],
+    summed: [],
+  };
+  for (let i = 0; i < job.batch.length; i++) {
+    const axis = { length: job.batch[i]!, a: a.batch[i]!, b: b.batch[i]!, c: c.batch[i]! };
+    if (axis.length !== 1) (axis.c === 0 ? core.summed : core.kept).push(axis);
+  }
+  if (core.kept.length > 0) foldRows(core);
+  if (core.summed.length > 0) foldSteps(core);
+  if (core.n === 1 && core.m > 1 && bias === undefined) turnColumn(core);
+  if (core.kept.length > 1) join(core.kept);
+  const inner = core.kept.pop() ?? single;
+  const outer = core.kept.pop() ?? single;
+  if (core.kept.length + core.summed.length === 0) {
+    dispatch(device, core, [outer, inner], origin, bias, false);
+    return;
+  }
+  each([...core.kept, ...core.summed], (at, isFirst) => {
+    dispatch(device, core, [outer, inner], at, isFirst ? bias : undefined, !isFirst);
+  });
+}
+
+const single: Readonly<Axis> = { length: 1, a: 0, b: 0, c: 0 };
+const origin: Offsets = { a: 0, b: 0, c: 0 };
+
+interface Offsets {
   readonly a: number;
   readonly b: number;
   readonly c: number;
 }
 
-interface Side {
-  readonly slice: Slice;
-  readonly row: number;
-  readonly col: number;
-}
-
-/** A product on its way: axes that C keeps, axes summed over, and what is left of the matrices. */
-interface Core {
-  readonly m: number;
-  readonly n: number;
-  readonly k: number;
-  readonly a: Side;
-  readonly b: Side;
-  readonly c: { readonly slice: Slice; readonly row: number };
-  readonly kept: readonly Axis[];
-  readonly summed: readonly Axis[];
-}
-
-/** Computes a product, in as few dispatches as its strides allow: one for all that models do. */
-export function product(device: Device, job: Product): void {
-  const axes = job.batch
-    .map((length, i) => ({ length, a: job.a.batch[i]!, b: job.b.batch[i]!, c: job.c.batch[i]! }))
-    .filter(({ length }) => length !== 1);
-  const kept = axes.filter(({ c }) => c !== 0);
-  const summed = axes.filter(({ c }) => c === 0);
-  let core: Core = foldSteps(foldRows({ ...job, kept, summed }));
-  if (core.n === 1 && core.m > 1 && job.bias === undefined) core = asRow(core);
-  const joined = join(core.kept);
-  const inside = joined.splice(-2);
-  each([...joined, ...core.summed], (at, isFirst) => {
-    dispatch(device, core, inside, at, isFirst ? job.bias : undefined, !isFirst);
-  });
-}
-
 /** Batch axes that B repeats are rows of A and C where the strides run on: one tall product instead of many. */
-function foldRows(core: Core): Core {
-  const { m, a, c, kept } = core;
-  const axis = kept.find((each) => {
-    return each.b === 0 && (m === 1 || (each.a === m * a.row && each.c === m * c.row));
-  });
-  if (axis === undefined) return core;
-  return foldRows({
-    ...{ ...core, m: m * axis.length, kept: kept.filter((each) => each !== axis) },
-    ...(m === 1 ? { a: { ...a, row: axis.a }, c: { ...c, row: axis.c } } : {}),
-  });
+function foldRows(core: Core): void {
+  const { kept } = core;
+  for (let i = kept.length - 1; i >= 0; i--) {
+    const axis = kept[i]!;
+    const isAlone = core.m === 1;
+    if (axis.b !== 0) continue;
+    if (!isAlone && (axis.a !== core.m * core.aRow || axis.c !== core.m * core.cRow)) continue;
+    if (isAlone) {
+      core.aRow = axis.a;
+      core.cRow = axis.c;
+    }
+    core.m *= axis.length;
+    kept.splice(i, 1);
+    i = kept.length;
+  }
 }
 
 /** Summed axes are further steps of the inner axis where the strides run on. */
-function foldSteps(core: Core): Core {
-  const { k, a, b, summed } = core;
-  const axis = summed.find((each) => {
-    return k === 1 || each.length === 0 || (each.a === k * a.col && each.b === k * b.row);
-  });
-  if (axis === undefined) return core;
-  return foldSteps({
-    ...{ ...core, k: k * axis.length, summed: summed.filter((each) => each !== axis) },
-    ...(k === 1 ? { a: { ...a, col: axis.a }, b: { ...b, row: axis.b } } : {}),
-  });
+function foldSteps(core: Core): void {
+  const { summed } = core;
+  for (let i = summed.length - 1; i >= 0; i--) {
+    const axis = summed[i]!;
+    const isAlone = core.k === 1 || axis.length === 0;
+    if (!isAlone && (axis.a !== core.k * core.aCol || axis.b !== core.k * core.bRow)) continue;
+    if (isAlone) {
+      core.aCol = axis.a;
+      core.bRow = axis.b;
+    }
+    core.k *= axis.length;
+    summed.splice(i, 1);
+    i = summed.length;
+  }
 }
 
 /** A single column computed as a row, which has the columns that vector lanes need; the same chains. */
-function asRow(core: Core): Core {
-  const { m, a, b, c } = core;
-  if (c.row !== 1 || (a.row !== 1 && a.col !== 1)) return core;
-  const exchange = (axes: readonly Axis[]): Axis[] => axes.map((axis) => ({ ...axis, a: axis.b, b: axis.a }));
-  return {
-    ...{
-      m: 1,
-      n: m,
-      k: core.k,
-      a: { slice: b.slice, row: 0, col: b.row },
-      b: { slice: a.slice, row: a.col, col: a.row },
-    },
-    ...{ c: { slice: c.slice, row: m }, kept: exchange(core.kept), summed: exchange(core.summed) },
-  };
+function turnColumn(core: Core): void {
+  if (core.cRow !== 1 || (core.aRow !== 1 && core.aCol !== 1)) return;
+  const { m, a, aRow, aCol } = core;
+  core.a = core.b;
+  core.aRow = 0;
+  core.aCol = core.bRow;
+  core.b = a;
+  core.bRow = aCol;
+  core.bCol = aRow;
+  core.n = m;
+  core.m = 1;
+  core.cRow = m;
+  for (const axis of [...core.kept, ...core.summed]) [axis.a, axis.b] = [axis.b, axis.a];
 }
 
-/** Neighbouring axes whose strides run on in all three operands, as one. */
-function join(axes: readonly Axis[]): Axis[] {
-  const joined: Axis[] = [];
-  for (const axis of axes) {
-    const outer = joined.at(-1);
-    const runsOn = (name: "a" | "b" | "c"): boolean => outer![name] === axis.length * axis[name];
-    if (outer !== undefined && runsOn("a") && runsOn("b") && runsOn("c")) {
-      joined[joined.length - 1] = { ...axis, length: outer.length * axis.length };
-    } else joined.push(axis);
+/** Makes neighbouring axes whose strides run on in all three operands one. */
+function join(axes: Axis[]): void {
+  for (let i = axes.length - 1; i > 0; i--) {
+    const outer = axes[i - 1]!;
+    const axis = axes[i]!;
+    const { length } = axis;
+    if (outer.a !== length * axis.a || outer.b !== length * axis.b || outer.c !== length * axis.c) continue;
+    axis.length *= outer.length;
+    axes.splice(i - 1, 1);
   }
-  return joined;
 }
 
 /** Calls `visit` at every index of the axes, the last running fastest; `isFirst` at the start of every sum. */
-function each(axes: readonly Axis[], visit: (at: Omit<Axis, "length">, isFirst: boolean) => void): void {
-  const walk = (depth: number, at: Omit<Axis, "length">, isFirst: boolean): void => {
+function each(axes: readonly Axis[], visit: (at: Offsets, isFirst: boolean) => void): void {
+  const walk = (depth: number, at: Offsets, isFirst: boolean): void => {
     const axis = axes[depth];
     if (axis === undefined) {
       visit(at, isFirst);
@@ -161,34 +201,37 @@ function each(axes: readonly Axis[], visit: (at: Omit<Axis, "length">, isFirst: 
       walk(depth + 1, next, isFirst && (axis.c !== 0 || i === 0));
     }
   };
-  walk(0, { a: 0, b: 0, c: 0 }, true);
+  walk(0, origin, true);
+}
+
+function moved({ storage, offset }: Slice, by: number): Slice {
+  return { storage, offset: offset + by };
 }
 
 function dispatch(
   device: Device,
   core: Core,
-  inside: readonly Axis[],
-  at: Omit<Axis, "length">,
+  [outer, inner]: readonly [Readonly<Axis>, Readonly<Axis>],
+  at: Offsets,
   bias: Slice | undefined,
   accumulate: boolean,
 ): void {
-  const { m, n, k, a, b, c } = core;
-  const none: Axis = { length: 1, a: 0, b: 0, c: 0 };
-  const inner = inside.at(-1) ?? none;
-  const outer = inside.at(-2) ?? none;
+  const { m, n, k, aRow, aCol, bRow, bCol, cRow } = core;
   const batch = outer.length * inner.length;
-  const plan = planProduct({ m, n, k, batch, a, b });
-  const move = ({ storage, offset }: Slice, by: number): Slice => ({ storage, offset: offset + by });
+  const plan = planProduct({ m, n, k, batch, aRow, aCol, bRow, bCol });
+  // biome-ignore format: the words of the kernel, group by group
+  const ints = [
+    m, n, k, batch, inner.length,
+    outer.a, inner.a, aRow, aCol,
+    outer.b, inner.b, bRow, bCol,
+    outer.c, inner.c, cRow,
+    accumulate ? 1 : 0, bias === undefined ? 0 : 1,
+    plan.rows, plan.cols, plan.steps, plan.packA ? 1 : 0, plan.packB,
+  ];
   device.run({
     kernel: stridedKernel,
-    buffers: [move(a.slice, at.a), move(b.slice, at.b), move(c.slice, at.c), bias ?? c.slice],
-    ints: [
-      ...[m, n, k, batch, inner.length],
-      ...[outer.a, inner.a, a.row, a.col],
-      ...[outer.b, inner.b, b.row, b.col],
-      ...[outer.c, inner.c, c.row, accumulate ? 1 : 0, bias ? 1 : 0],
-      ...[plan.rows, plan.cols, plan.steps, plan.packA ? 1 : 0, plan.packB],
-    ],
+    buffers: [moved(core.a, at.a), moved(core.b, at.b), moved(core.c, at.c), bias ?? core.c],
+    ints,
     floats: [],
     units: plan.units,
     work: m * n * k * batch,
