@@ -53,6 +53,8 @@ export async function buildPackage(outDir = "dist"): Promise<void> {
     target: "es2022",
     fixedExtension: false,
     deps: { neverBundle: [/^node:/] },
+    // One file per source: a bundler that heeds sideEffects can then leave out every file a page does not use.
+    unbundle: true,
     dts: true,
     clean: false,
     logLevel: "error",

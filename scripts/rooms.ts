@@ -54,7 +54,11 @@ export function entries(): Entry[] {
       source: `src/${name}.ts`,
       output: name,
     })),
-    ...folders.map((room) => ({ subpath: `./${room}`, source: `src/${room}/index.ts`, output: room })),
+    ...folders.map((room) => ({
+      subpath: `./${room}`,
+      source: `src/${room}/index.ts`,
+      output: `${room}/index`,
+    })),
   ].sort((a, b) => (a.subpath < b.subpath ? -1 : 1));
 }
 
