@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { garbageCollector } from "../../../tests/garbage-collector.ts";
 import type { Kernel } from "../device.ts";
 import { openWasmSync } from "./open.ts";
 
@@ -317,13 +318,3 @@ test("wasm memory: a persistent storage nobody holds gives its memory back", asy
   assert.equal(device.info().bytes.persistent, 0);
   device.close();
 });
-
-/** V8's collector, made callable while the process runs. */
-async function garbageCollector(): Promise<() => void> {
-  const [{ setFlagsFromString }, { runInNewContext }] = await Promise.all([
-    import("node:v8"),
-    import("node:vm"),
-  ]);
-  setFlagsFromString("--expose-gc");
-  return runInNewContext("gc") as () => void;
-}

@@ -190,6 +190,25 @@ test("opening: relaxed SIMD is missed aloud", () => {
   }
 });
 
+test("opening: kernels that may not be compiled are an error that says what to allow", async () => {
+  const { compile, Module } = WebAssembly;
+  try {
+    const refuse = () => new WebAssembly.CompileError("blocked by policy");
+    WebAssembly.compile = () => Promise.reject(refuse());
+    WebAssembly.Module = class {
+      constructor() {
+        throw refuse();
+      }
+    } as unknown as typeof Module;
+    const expected = { code: "E_DEVICE", message: /blocked by policy.*wasm-unsafe-eval/ };
+    await assert.rejects(openWasm(), expected);
+    assert.throws(() => openWasmSync(), expected);
+  } finally {
+    WebAssembly.compile = compile;
+    WebAssembly.Module = Module;
+  }
+});
+
 test("opening: options that make no sense are refused", async () => {
   for (const options of [{ threads: 0 }, { threads: 1.5 }, { threads: 1000 }, { tier: "z" as "a" }]) {
     await assert.rejects(openWasm(options), { code: "E_CONFIG" });

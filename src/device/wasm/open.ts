@@ -1,4 +1,4 @@
-import { ConfigError } from "../../errors.ts";
+import { ConfigError, DeviceError } from "../../errors.ts";
 import { controlBytes } from "./control.ts";
 import type { Environment, PoolWorker } from "./environment.ts";
 import { environment, environmentSync } from "./environment.ts";
@@ -62,7 +62,10 @@ const sources: Record<Tier, string> = { a: tierA, b: tierB, c: tierC };
  */
 export async function openWasm(options: WasmOptions = {}): Promise<WasmDevice> {
   const plan = makePlan(options, await environment());
-  const compile = async (tier: Tier) => WebAssembly.compile(bytesOf(tier, plan.shared));
+  const compile = (tier: Tier) =>
+    WebAssembly.compile(bytesOf(tier, plan.shared)).catch((cause) => {
+      throw compileError(cause);
+    });
   const module = await compile(plan.tier);
   const fallback = plan.tier === "c" ? await compile("b") : undefined;
   const { device, pool } = assemble(options, plan, module, fallback);
@@ -76,10 +79,24 @@ export async function openWasm(options: WasmOptions = {}): Promise<WasmDevice> {
  */
 export function openWasmSync(options: WasmOptions = {}): WasmDevice {
   const plan = makePlan(options, environmentSync());
-  const compile = (tier: Tier) => new WebAssembly.Module(bytesOf(tier, plan.shared));
+  const compile = (tier: Tier) => {
+    try {
+      return new WebAssembly.Module(bytesOf(tier, plan.shared));
+    } catch (cause) {
+      throw compileError(cause);
+    }
+  };
   const module = compile(plan.tier);
   const fallback = plan.tier === "c" ? compile("b") : undefined;
   return assemble(options, plan, module, fallback).device;
+}
+
+function compileError(cause: unknown): DeviceError {
+  return new DeviceError(
+    `[openWasm] the kernels did not compile: expected a module, got "${cause}"`,
+    "A page with a content security policy must allow script-src 'wasm-unsafe-eval'; its main thread must await openWasm()",
+    { cause },
+  );
 }
 
 function bytesOf(tier: Tier, shared: boolean): Uint8Array<ArrayBuffer> {
@@ -131,5 +148,7 @@ function assemble(
   const workerTimeoutMs = options.workerTimeoutMs ?? 10_000;
   const engine = { instance, names: kernelNames, store, block, threads, poison, workerTimeoutMs, pool };
   const notes = [...plan.notes, ...(failure === undefined ? [] : [failure]), ...opened.notes];
-  return { device: new WasmDevice(engine, tier, notes), pool };
+  const device = new WasmDevice(engine, tier, notes);
+  pool?.endWith(device);
+  return { device, pool };
 }

@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { Worker } from "node:worker_threads";
+import { garbageCollector } from "../../../tests/garbage-collector.ts";
 import type { Dispatch, Kernel, Storage } from "../device.ts";
 import { openWasm, openWasmSync } from "./open.ts";
 
@@ -170,4 +171,24 @@ test("pool: scratch memory that does not fit is out of memory, before anything r
   assert.ok(device.readSync({ storage, offset: 0 }, 50_000).every((x) => x === 7));
   device.run(job(storage, 1));
   device.close();
+});
+
+test("pool: a device that nobody holds ends its threads", async () => {
+  const workers: Worker[] = [];
+  const createWorker = (source: string) => {
+    const worker = new Worker(source, { eval: true, execArgv: [] });
+    workers.push(worker);
+    return worker;
+  };
+  const open = async () => {
+    await openWasm({ threads: 2, createWorker });
+  };
+  await open();
+  const collect = await garbageCollector();
+  const gone = () => workers[0]!.threadId === -1;
+  for (let i = 0; i < 1000 && !gone(); i++) {
+    collect();
+    await new Promise((resolve) => setTimeout(resolve, 10));
+  }
+  assert.ok(gone());
 });

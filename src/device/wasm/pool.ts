@@ -34,6 +34,7 @@ export class Pool {
   readonly #reported = new Set<number>();
   readonly #words: Int32Array;
   readonly #text: Uint8Array;
+  readonly #owner = new FinalizationRegistry(() => this.close());
   #closing = false;
   #waiting: (() => void) | undefined;
   /** Why a thread is gone; undefined while all are there. */
@@ -118,6 +119,11 @@ export class Pool {
     this.failed ??= why;
     this.close();
     this.#waiting?.();
+  }
+
+  /** Ends the threads also when nobody holds their device any more, though nobody closed it. */
+  endWith(device: object): void {
+    this.#owner.register(device, undefined);
   }
 
   /** Gives a thread its scratch memory; only between jobs. */

@@ -35,7 +35,7 @@ export function chooseTier(asked: string, environment: Environment): TierChoice 
   if (!["auto", "a", "b", "c"].includes(asked)) {
     throw new ConfigError(`[openWasm] unknown tier: expected "auto", "a", "b" or "c", got "${asked}"`);
   }
-  if (!WebAssembly.validate(simdProbe)) {
+  if (typeof WebAssembly === "undefined" || !WebAssembly.validate(simdProbe)) {
     throw new DeviceError("[openWasm] no SIMD: expected WebAssembly with 128-bit SIMD, got one without");
   }
   if (asked === "a") return { tier: "a", notes: [] };
