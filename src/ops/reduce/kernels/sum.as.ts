@@ -6,31 +6,38 @@ import { floatAt, fma, intAt, pointerAt } from "../../../device/wasm/kernels/sim
 
 /** Four lanes of x, or of x·z. */
 // @ts-ignore: decorator
-@inline function term(x: usize, z: usize, at: usize, product: bool): v128 {
-  if (product) return f32x4.mul(v128.load(x + at), v128.load(z + at));
-  return v128.load(x + at);
+@inline function term(x: usize, z: usize, product: bool): v128 {
+  if (product) return f32x4.mul(v128.load(x), v128.load(z));
+  return v128.load(x);
 }
 
-/** sum + the term at `at`. */
+/** sum + the term. */
 // @ts-ignore: decorator
-@inline function plus(sum: v128, x: usize, z: usize, at: usize, product: bool): v128 {
-  if (product) return fma(v128.load(x + at), v128.load(z + at), sum);
-  return f32x4.add(sum, v128.load(x + at));
+@inline function plus(sum: v128, x: usize, z: usize, product: bool): v128 {
+  if (product) return fma(v128.load(x), v128.load(z), sum);
+  return f32x4.add(sum, v128.load(x));
+}
+
+/** The same 16 bytes further on. */
+// @ts-ignore: decorator
+@inline function plusNext(sum: v128, x: usize, z: usize, product: bool): v128 {
+  if (product) return fma(v128.load(x, 16), v128.load(z, 16), sum);
+  return f32x4.add(sum, v128.load(x, 16));
 }
 
 // @ts-ignore: decorator
 @inline function sumRun(x: usize, z: usize, n: i32, product: bool): f32 {
   let a = f32x4.splat(0), b = a, c = a, d = a;
   for (; n >= 16; n -= 16) {
-    a = plus(a, x, z, 0, product);
-    b = plus(b, x, z, 16, product);
-    c = plus(c, x, z, 32, product);
-    d = plus(d, x, z, 48, product);
+    a = plus(a, x, z, product);
+    b = plusNext(b, x, z, product);
+    c = plus(c, x + 32, z + 32, product);
+    d = plusNext(d, x + 32, z + 32, product);
     x += 64;
     z += 64;
   }
   for (; n >= 4; n -= 4) {
-    a = plus(a, x, z, 0, product);
+    a = plus(a, x, z, product);
     x += 16;
     z += 16;
   }
@@ -65,41 +72,50 @@ export function sum_rowsProduct_forward(args: usize, begin: i32, end: i32, scrat
 /** y = or += four rows of x, column by column, each an ascending chain. */
 // @ts-ignore: decorator
 @inline function fourRows(x: usize, z: usize, y: usize, stride: usize, columns: i32, first: bool, product: bool): void {
-  const stride2 = stride + stride, stride3 = stride2 + stride;
-  for (; columns >= 4; columns -= 4) {
-    let sum = first ? term(x, z, 0, product) : plus(v128.load(y), x, z, 0, product);
-    sum = plus(sum, x, z, stride, product);
-    sum = plus(sum, x, z, stride2, product);
-    sum = plus(sum, x, z, stride3, product);
-    v128.store(y, sum);
-    x += 16;
-    z += 16;
-    y += 16;
+  let x1 = x + stride, x2 = x1 + stride, x3 = x2 + stride;
+  let z1 = z + stride, z2 = z1 + stride, z3 = z2 + stride;
+  for (; columns >= 8; columns -= 8) {
+    let a = first ? term(x, z, product) : plus(v128.load(y), x, z, product);
+    let b = first ? term(x + 16, z + 16, product) : plusNext(v128.load(y, 16), x, z, product);
+    a = plus(a, x1, z1, product); b = plusNext(b, x1, z1, product);
+    a = plus(a, x2, z2, product); b = plusNext(b, x2, z2, product);
+    a = plus(a, x3, z3, product); b = plusNext(b, x3, z3, product);
+    v128.store(y, a);
+    v128.store(y, b, 16);
+    x += 32; x1 += 32; x2 += 32; x3 += 32; y += 32;
+    if (product) { z += 32; z1 += 32; z2 += 32; z3 += 32; }
   }
-  if (columns > 0) {
-    for (let at: usize = 0; at <= stride3; at += stride) {
-      oneVector(x + at, z + at, y, columns, first && at == 0, product);
-    }
+  for (; columns > 0; columns -= 4) {
+    const count = min(4, columns);
+    oneVector(x, z, y, count, first, product);
+    oneVector(x1, z1, y, count, false, product);
+    oneVector(x2, z2, y, count, false, product);
+    oneVector(x3, z3, y, count, false, product);
+    x += 16; x1 += 16; x2 += 16; x3 += 16; y += 16;
+    z += 16; z1 += 16; z2 += 16; z3 += 16;
   }
 }
 
-// @ts-ignore: decorator
-@inline function oneVector(x: usize, z: usize, y: usize, count: i32, first: bool, product: bool): void {
-  const row = loadLanes(x, count);
-  const before = first ? f32x4.splat(0) : loadLanes(y, count);
-  storeLanes(y, product ? fma(row, loadLanes(z, count), before) : f32x4.add(before, row), count);
+/** y = or += one to four columns of one row. */
+function oneVector(x: usize, z: usize, y: usize, count: i32, first: bool, product: bool): void {
+  if (count == 4) {
+    v128.store(y, first ? term(x, z, product) : plus(v128.load(y), x, z, product));
+    return;
+  }
+  let row = loadLanes(x, count);
+  if (product) row = first ? f32x4.mul(row, loadLanes(z, count)) : fma(row, loadLanes(z, count), loadLanes(y, count));
+  else if (!first) row = f32x4.add(loadLanes(y, count), row);
+  storeLanes(y, row, count);
 }
 
 /** y = or += one row. */
-// @ts-ignore: decorator
-@inline function oneRow(x: usize, z: usize, y: usize, columns: i32, first: bool, product: bool): void {
-  for (; columns >= 4; columns -= 4) {
-    v128.store(y, first ? term(x, z, 0, product) : plus(v128.load(y), x, z, 0, product));
+function oneRow(x: usize, z: usize, y: usize, columns: i32, first: bool, product: bool): void {
+  for (; columns > 0; columns -= 4) {
+    oneVector(x, z, y, min(4, columns), first, product);
     x += 16;
     z += 16;
     y += 16;
   }
-  if (columns > 0) oneVector(x, z, y, columns, first, product);
 }
 
 function scaleRun(y: usize, count: i32, scale: f32): void {
@@ -134,8 +150,7 @@ function scaleRun(y: usize, count: i32, scale: f32): void {
       z += stride << 2;
     }
     for (; left > 0; left--) {
-      if (first) oneRow(x, z, y, count, true, product);
-      else oneRow(x, z, y, count, false, product);
+      oneRow(x, z, y, count, first, product);
       first = false;
       x += stride;
       z += stride;

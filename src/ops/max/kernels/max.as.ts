@@ -1,0 +1,102 @@
+import { loadLanes, maxLanes, storeLanes } from "../../../device/wasm/kernels/lanes.as";
+import { intAt, pointerAt } from "../../../device/wasm/kernels/simd.as";
+
+// Largest elements over the middle axis of [outer, n, inner], and where they stand: the first of equals, the first NaN
+// where there is one.
+
+/** The largest of n floats, NaN if one is. */
+// @ts-ignore: decorator
+@inline function maxRun(x: usize, n: i32): f32 {
+  let a = f32x4.splat(-Infinity), b = a;
+  for (; n >= 8; n -= 8) {
+    a = f32x4.max(a, v128.load(x));
+    b = f32x4.max(b, v128.load(x, 16));
+    x += 32;
+  }
+  let largest = maxLanes(f32x4.max(a, b));
+  for (; n > 0; n--) {
+    largest = max<f32>(largest, load<f32>(x));
+    x += 4;
+  }
+  return largest;
+}
+
+/** Where the first element equal to `value`, or the first NaN if that is one, stands. */
+function placeOf(x: usize, n: i32, value: f32): i32 {
+  const wide = f32x4.splat(value);
+  let i = 0;
+  if (value == value) {
+    for (; i + 4 <= n; i += 4) {
+      const bits = i32x4.bitmask(f32x4.eq(v128.load(x + ((<usize>i) << 2)), wide));
+      if (bits != 0) return i + ctz(bits);
+    }
+    while (load<f32>(x + ((<usize>i) << 2)) != value) i++;
+    return i;
+  }
+  while (load<f32>(x + ((<usize>i) << 2)) == load<f32>(x + ((<usize>i) << 2))) i++;
+  return i;
+}
+
+// args: x, y, places; n. Inner axis of 1. One unit is a row.
+export function max_rows_forward(args: usize, begin: i32, end: i32, scratch: usize): void {
+  const n = intAt(args, 3);
+  for (let row = begin; row < end; row++) {
+    const x = pointerAt(args, 0) + (((<usize>row) * (<usize>n)) << 2);
+    const at = (<usize>row) << 2;
+    const value = maxRun(x, n);
+    store<f32>(pointerAt(args, 1) + at, value);
+    store<i32>(pointerAt(args, 2) + at, placeOf(x, n, value));
+  }
+}
+
+/** Rows i, i + 1, … of four columns: the largest of each, and its row. */
+// @ts-ignore: decorator
+@inline function maxColumns(x: usize, y: usize, places: usize, n: i32, stride: usize, count: i32): void {
+  let value = count == 4 ? v128.load(x) : loadLanes(x, count);
+  let place = i32x4.splat(0);
+  for (let i = 1; i < n; i++) {
+    x += stride;
+    const next = count == 4 ? v128.load(x) : loadLanes(x, count);
+    const isNaN = v128.and(f32x4.ne(next, next), f32x4.eq(value, value));
+    const wins = v128.or(f32x4.gt(next, value), isNaN);
+    value = v128.bitselect(next, value, wins);
+    place = v128.bitselect(i32x4.splat(i), place, wins);
+  }
+  if (count == 4) {
+    v128.store(y, value);
+    v128.store(places, place);
+  } else {
+    storeLanes(y, value, count);
+    storeLanes(places, place, count);
+  }
+}
+
+// args: x, y, places; n, inner, groups. One unit is four columns of one outer index; `groups` of them make all.
+export function max_columns_forward(args: usize, begin: i32, end: i32, scratch: usize): void {
+  const n = intAt(args, 3), inner = intAt(args, 4), groups = intAt(args, 5);
+  const stride = (<usize>inner) << 2;
+  for (let unit = begin; unit < end; unit++) {
+    const outer = unit / groups, column = (unit - outer * groups) << 2;
+    const x = pointerAt(args, 0) + ((((<usize>outer) * (<usize>n)) * (<usize>inner) + <usize>column) << 2);
+    const at = ((<usize>outer) * (<usize>inner) + <usize>column) << 2;
+    const count = inner - column;
+    if (count >= 4) maxColumns(x, pointerAt(args, 1) + at, pointerAt(args, 2) + at, n, stride, 4);
+    else maxColumns(x, pointerAt(args, 1) + at, pointerAt(args, 2) + at, n, stride, count);
+  }
+}
+
+// args: places, dy, dx; n, inner. Everything 0 but where the largest stood. One unit is one outer index.
+export function max_place_backward(args: usize, begin: i32, end: i32, scratch: usize): void {
+  const n = intAt(args, 3), inner = intAt(args, 4);
+  const size = (<usize>n) * (<usize>inner);
+  for (let outer = begin; outer < end; outer++) {
+    const dx = pointerAt(args, 2) + (((<usize>outer) * size) << 2);
+    const skip = ((<usize>outer) * (<usize>inner)) << 2;
+    memory.fill(dx, 0, size << 2);
+    for (let column = 0; column < inner; column++) {
+      const at = skip + ((<usize>column) << 2);
+      const place = (<usize>load<i32>(pointerAt(args, 0) + at)) * (<usize>inner) + <usize>column;
+      store<f32>(dx + (place << 2), load<f32>(pointerAt(args, 1) + at));
+    }
+  }
+}
