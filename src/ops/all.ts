@@ -15,4 +15,5 @@ export * from "./rotary/index.ts";
 export * from "./scale/index.ts";
 export * from "./scatter-rows/index.ts";
 export * from "./short-conv/index.ts";
+export * from "./softmax/index.ts";
 export * from "./split/index.ts";

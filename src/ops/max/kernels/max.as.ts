@@ -1,25 +1,9 @@
-import { loadLanes, maxLanes, storeLanes } from "../../../device/wasm/kernels/lanes.as";
+import { loadLanes, storeLanes } from "../../../device/wasm/kernels/lanes.as";
+import { maxRun } from "../../../device/wasm/kernels/rows.as";
 import { intAt, pointerAt } from "../../../device/wasm/kernels/simd.as";
 
 // Largest elements over the middle axis of [outer, n, inner], and where they stand: the first of equals, the first NaN
 // where there is one.
-
-/** The largest of n floats, NaN if one is. */
-// @ts-ignore: decorator
-@inline function maxRun(x: usize, n: i32): f32 {
-  let a = f32x4.splat(-Infinity), b = a;
-  for (; n >= 8; n -= 8) {
-    a = f32x4.max(a, v128.load(x));
-    b = f32x4.max(b, v128.load(x, 16));
-    x += 32;
-  }
-  let largest = maxLanes(f32x4.max(a, b));
-  for (; n > 0; n--) {
-    largest = max<f32>(largest, load<f32>(x));
-    x += 4;
-  }
-  return largest;
-}
 
 /** Where the first element equal to `value`, or the first NaN if that is one, stands. */
 function placeOf(x: usize, n: i32, value: f32): i32 {

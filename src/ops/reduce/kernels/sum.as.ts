@@ -1,4 +1,5 @@
-import { loadLanes, storeLanes, sumLanes } from "../../../device/wasm/kernels/lanes.as";
+import { loadLanes, storeLanes } from "../../../device/wasm/kernels/lanes.as";
+import { dotRun, scaleRun, sumRun } from "../../../device/wasm/kernels/rows.as";
 import { floatAt, fma, intAt, pointerAt } from "../../../device/wasm/kernels/simd.as";
 
 // Sums of x, or of x·z, over the middle axis of [outer, n, inner]. The axis is cut into blocks of a fixed length; each
@@ -25,29 +26,6 @@ import { floatAt, fma, intAt, pointerAt } from "../../../device/wasm/kernels/sim
   return f32x4.add(sum, v128.load(x, 16));
 }
 
-// @ts-ignore: decorator
-@inline function sumRun(x: usize, z: usize, n: i32, product: bool): f32 {
-  let a = f32x4.splat(0), b = a, c = a, d = a;
-  for (; n >= 16; n -= 16) {
-    a = plus(a, x, z, product);
-    b = plusNext(b, x, z, product);
-    c = plus(c, x + 32, z + 32, product);
-    d = plusNext(d, x + 32, z + 32, product);
-    x += 64;
-    z += 64;
-  }
-  for (; n >= 4; n -= 4) {
-    a = plus(a, x, z, product);
-    x += 16;
-    z += 16;
-  }
-  if (n > 0) {
-    const rest = loadLanes(x, n);
-    b = f32x4.add(b, product ? f32x4.mul(rest, loadLanes(z, n)) : rest);
-  }
-  return sumLanes(f32x4.add(f32x4.add(a, c), f32x4.add(b, d)));
-}
-
 // args: x, z, y; n, block, blocks, rows; scale. Inner axis of 1. One unit is one block of one row.
 // @ts-ignore: decorator
 @inline function rows(args: usize, begin: i32, end: i32, product: bool): void {
@@ -57,7 +35,8 @@ import { floatAt, fma, intAt, pointerAt } from "../../../device/wasm/kernels/sim
   for (let unit = begin; unit < end; unit++) {
     const row = unit / blocks, from = (unit - row * blocks) * block;
     const at = ((<usize>row) * (<usize>n) + <usize>from) << 2;
-    store<f32>(y + ((<usize>unit) << 2), scale * sumRun(x + at, z + at, min(block, n - from), product));
+    const count = min(block, n - from);
+    store<f32>(y + ((<usize>unit) << 2), scale * (product ? dotRun(x + at, z + at, count) : sumRun(x + at, count)));
   }
 }
 
@@ -118,15 +97,6 @@ function oneRow(x: usize, z: usize, y: usize, columns: i32, first: bool, product
   }
 }
 
-function scaleRun(y: usize, count: i32, scale: f32): void {
-  const wide = f32x4.splat(scale);
-  for (; count >= 4; count -= 4) {
-    v128.store(y, f32x4.mul(v128.load(y), wide));
-    y += 16;
-  }
-  if (count > 0) storeLanes(y, f32x4.mul(loadLanes(y, count), wide), count);
-}
-
 // args: x, z, y; n, inner, block, blocks, tiles, outer; scale. One unit is 1,024 columns of one block of one outer index.
 // @ts-ignore: decorator
 @inline function columns(args: usize, begin: i32, end: i32, product: bool): void {
@@ -155,7 +125,7 @@ function scaleRun(y: usize, count: i32, scale: f32): void {
       x += stride;
       z += stride;
     }
-    if (scale != 1) scaleRun(y, count, scale);
+    if (scale != 1) scaleRun(y, y, count, scale);
   }
 }
 
