@@ -68,7 +68,7 @@ export function activation(name: ActivationName): Activation {
   const backward: Kernel = { key: `activation.${name}.backward`, host: backwardHost(row) };
   const op = makeOp(name, row, forward, backward);
   const call = (x: Tensor): Tensor => apply(op, { x }, undefined).y;
-  const size = 2 ** 22;
+  const size = 2 ** 20;
   return {
     call,
     entry: {

@@ -52,7 +52,7 @@ export function arithmeticCases(name: string): OpCase<undefined>[] {
 
 /** A row vector over many rows, as a bias or a weight is. */
 export function arithmeticBench(name: string): OpBench<undefined> {
-  const size = 2 ** 22;
+  const size = 2 ** 20;
   return {
     inputs: { a: { shape: [size / 1024, 1024] }, b: divisor(name, [1024]) },
     options: undefined,

@@ -74,7 +74,7 @@ export const dropoutEntry: OpEntry<DropoutOptions> = {
   kernels: [kernel],
   run: ({ x }, options) => ({ y: dropout(x!, options) }),
   cases: [
-    ...[1, 3, 17, 127].map((n) => ({
+    ...[0, 1, 3, 17, 127].map((n) => ({
       name: `n=${n}`,
       inputs: { x: { shape: [3, n] } },
       options: { p: 0.4, seed: n },

@@ -101,7 +101,7 @@ function maxCase(name: string, shape: number[], options: ReduceOptions): OpCase<
   return { name, inputs: { x: { shape } }, options, terms: 1 };
 }
 
-const size = 2 ** 22;
+const size = 2 ** 20;
 
 /** How suites see `max`. */
 export const maxEntry: OpEntry<ReduceOptions> = {

@@ -98,7 +98,7 @@ const cases: readonly OpCase<ReduceOptions>[] = [
   },
 ];
 
-const size = 2 ** 22;
+const size = 2 ** 20;
 
 /** How suites see `sum`. */
 export const sumEntry: OpEntry<ReduceOptions> = {

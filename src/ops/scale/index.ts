@@ -53,7 +53,7 @@ export function negate(x: Tensor): Tensor {
   return scale(x, -1);
 }
 
-const size = 2 ** 22;
+const size = 2 ** 20;
 
 /** How suites see `scale`. */
 export const scaleEntry: OpEntry<Line> = {

@@ -108,7 +108,7 @@ const cases: readonly OpCase<undefined>[] = [
   { name: "a scalar", inputs: { x: { shape: [] } }, options: undefined, terms: 1, fails: "E_SHAPE" },
 ];
 
-const size = 2 ** 22;
+const size = 2 ** 20;
 
 function entry(name: string, rows: Rows, transcendentals: number): OpEntry<undefined> {
   return {

@@ -42,6 +42,23 @@ const EXP = memory.data<f32>([
   return v128.andnot(i32x4.add(p, i32x4.shl(shifted, 23)), f32x4.lt(x, low));
 }
 
+/** The bits of exp4 for x <= 0, with one comparison less. */
+// @ts-ignore: decorator
+@inline export function expBelow4(x: v128): v128 {
+  const low = v128.load(EXP, 16);
+  const clamped = f32x4.pmax(x, low);
+  const magic = v128.load(EXP, 48);
+  const shifted = fma(clamped, v128.load(EXP, 32), magic);
+  const n = f32x4.sub(shifted, magic);
+  const r = fma(n, v128.load(EXP, 80), fma(n, v128.load(EXP, 64), clamped));
+  let p = fma(v128.load(EXP, 96), r, v128.load(EXP, 112));
+  p = fma(p, r, v128.load(EXP, 128));
+  p = fma(p, r, v128.load(EXP, 144));
+  p = fma(p, r, v128.load(EXP, 160));
+  p = f32x4.add(fma(p, f32x4.mul(r, r), r), v128.load(EXP, 176));
+  return v128.andnot(i32x4.add(p, i32x4.shl(shifted, 23)), f32x4.lt(x, low));
+}
+
 /** exp(x) − 1 in each lane, relatively accurate (2 ulp) near 0 too; −1 below −17.5; NaN stays NaN. */
 // @ts-ignore: decorator
 @inline export function expm14(x: v128): v128 {

