@@ -40,6 +40,7 @@ const faults: Record<string, readonly [path: string, text: string, message: RegE
     /examples import/,
   ],
   "a long file": ["src/ops/a.ts", "\n".repeat(501), /501 lines/],
+  "a long example": ["examples/a.ts", "\n".repeat(61), /61 lines/],
   "a long function": ["src/ops/a.ts", `function long() {${"\n".repeat(60)}}`, /long has 61 lines/],
   "a long method of a test": [
     "src/a.test.ts",

@@ -40,6 +40,8 @@ export const [prediction, target] = [sample([B, T, D]), sample([B, T, D])];
 export const losses = sample([B, T], Math.abs);
 export const table = sample([16, D]);
 export const tokens = tensor(device, Int32Array.of(3, 1, 4, 1, 5, 9), [B, T], { dtype: "int32" });
+export const logits = sample([T, 16]);
+export const targets = tensor(device, Int32Array.of(3, 1, 4, 1, 5, -100), [T], { dtype: "int32" });
 export const initialState = sample([B, HV, K, V]);
 
 export const text = "The quick brown fox jumps over the lazy dog.";

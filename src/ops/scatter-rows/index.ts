@@ -23,7 +23,7 @@ const op: Op<{ rows: Tensor; ids: Tensor }, number, { y: Tensor }> = {
  *
  * @throws ShapeError when rows and ids disagree on n or an id is outside the table, DtypeError for other ids.
  * @example
- * const sums = scatterRows(outputs, tokenOfRow, tokens);
+ * const sums = scatterRows(table, tensor(device, new Int32Array(16), [16], { dtype: "int32" }), 4); // [4, D]
  */
 export function scatterRows(rows: Tensor, ids: Tensor, count: number): Tensor {
   return apply(op, { rows, ids }, count).y;
