@@ -61,6 +61,12 @@ export interface LayerContext {
 export abstract class Layer extends Module {
   /** Parts of the state of one sequence; empty where the layer cannot carry one. */
   abstract readonly stateSpec: Readonly<Record<string, StateSpec>>;
+
+  /** Whether a sequence can be continued from a state instead of from its beginning. */
+  get carriesState(): boolean {
+    return Object.keys(this.stateSpec).length > 0;
+  }
+
   /** `x [B, T, D]` → `[B, T, D]`. */
   abstract forward(x: Tensor, context: LayerContext): Tensor;
 }

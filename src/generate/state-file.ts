@@ -1,0 +1,79 @@
+import { readSafetensors, writeSafetensors } from "../checkpoint/safetensors.ts";
+import { fromValues, toFloat32, toInt32 } from "../checkpoint/safetensors-values.ts";
+import { FormatError } from "../errors.ts";
+import type { LanguageModel } from "./language-model.ts";
+
+const version = "1";
+
+/**
+ * The state of one slot as a safetensors file: parts `state.LAYER.NAME`, `ids`, `logits`, and in the metadata a
+ * fingerprint of the model, so that no other model takes it for its own.
+ */
+export async function saveState(
+  model: LanguageModel,
+  slot: number,
+  ids: readonly number[],
+  logits: Float32Array | undefined,
+): Promise<Uint8Array> {
+  const entries = new Map([["ids", fromValues(Int32Array.from(ids), [ids.length])]]);
+  if (logits !== undefined) entries.set("logits", fromValues(Float32Array.from(logits), [logits.length]));
+  for (const [name, part] of model.states.partsOf(slot)) {
+    entries.set(`state.${name}`, fromValues(await part.data(), part.shape));
+  }
+  return writeSafetensors(entries, { format: "linnet-state", version, model: fingerprint(model) });
+}
+
+/** Puts a saved state into a slot; nothing is changed when the bytes do not fit. */
+export function loadState(
+  model: LanguageModel,
+  slot: number,
+  bytes: Uint8Array,
+): { ids: number[]; logits: Float32Array | undefined } {
+  const { metadata, tensors } = readSafetensors(bytes, { name: "session state" });
+  if (metadata["format"] !== "linnet-state" || metadata["version"] !== version) {
+    throw new FormatError(
+      `[session] these bytes are no state of this version: expected linnet-state ${version}, got ${metadata["format"]} ${metadata["version"]}`,
+    );
+  }
+  if (metadata["model"] !== fingerprint(model)) {
+    throw new FormatError(
+      `[session] the state belongs to another model: expected ${fingerprint(model)}, got ${metadata["model"]}`,
+      "Load it into a session of the model that saved it.",
+    );
+  }
+  const ids = tensors.get("ids");
+  if (ids === undefined) throw new FormatError("[session] the state has no ids");
+  const list = [...toInt32(ids)];
+  const { states, device } = model;
+  const before = states.tokens(slot);
+  states.place(slot, list.length);
+  const writes = [...states.partsOf(slot)].map(([name, part]) => {
+    const entry = tensors.get(`state.${name}`);
+    if (entry === undefined || entry.shape.join() !== part.shape.join()) {
+      states.place(slot, before);
+      throw new FormatError(
+        `[session] part ${name} of the state does not fit: expected [${part.shape.join(", ")}], got ${entry ? `[${entry.shape.join(", ")}]` : "none"}`,
+      );
+    }
+    return { part, values: toFloat32(entry) };
+  });
+  for (const { part, values } of writes) device.write(part.layout, Float32Array.from(values));
+  const logits = tensors.get("logits");
+  return { ids: list, logits: logits && Float32Array.from(toFloat32(logits)) };
+}
+
+/** FNV-1a over the configuration and a few values of every weight. */
+export function fingerprint(model: LanguageModel): string {
+  let hash = 0xcbf29ce484222325n;
+  const add = (text: string): void => {
+    for (let i = 0; i < text.length; i++)
+      hash = BigInt.asUintN(64, (hash ^ BigInt(text.charCodeAt(i))) * 0x100000001b3n);
+  };
+  add(JSON.stringify(model.decoder.config));
+  for (const [name, parameter] of model.decoder.namedParameters()) {
+    const { layout } = parameter.value;
+    const few = parameter.value.device.readSync(layout, Math.min(8, parameter.size));
+    add(`${name} ${[...few].join(" ")}`);
+  }
+  return hash.toString(16).padStart(16, "0");
+}

@@ -1,0 +1,188 @@
+import { copyInto } from "../autograd/move.ts";
+import { full, Tensor, tensor } from "../autograd/tensor.ts";
+import type { Device } from "../device/device.ts";
+import { ConfigError, DisposedError } from "../errors.ts";
+import type { Layer, LayerState, StateSpec } from "../mechanisms/layer.ts";
+import { allocateArray } from "../tensor/dtype.ts";
+
+type Parts = Record<string, Tensor>;
+
+/**
+ * The carried state of many sequences: every part of every layer is one slab `[slots, ...]`, and a sequence owns a
+ * slot of each. Parts that grow with the context have room for `capacity` tokens and are moved when it is used up.
+ */
+export class ModelState {
+  private count: number;
+  private readonly device: Device;
+  private readonly specs: readonly Readonly<Record<string, StateSpec>>[];
+  private readonly layers: Parts[];
+  private readonly seen: number[];
+  private capacity: number;
+  private disposed = false;
+
+  constructor(device: Device, layers: readonly Layer[], slots: number, capacity = 64) {
+    this.device = device;
+    this.count = slots;
+    this.specs = layers.map((layer) => layer.stateSpec);
+    this.capacity = capacity;
+    this.seen = new Array<number>(slots).fill(0);
+    this.layers = this.specs.map((parts) =>
+      Object.fromEntries(Object.entries(parts).map(([name, spec]) => [name, this.slab(spec)])),
+    );
+  }
+
+  /** Sequences there is room for. */
+  get slots(): number {
+    return this.count;
+  }
+
+  /** Makes room for more sequences; the ones there stay where they are. */
+  addSlots(count: number): void {
+    const before = this.count;
+    this.count += count;
+    this.replace(
+      () => true,
+      (fresh, old) => copyInto(headOf(fresh, before), old),
+    );
+    for (let i = 0; i < count; i++) this.seen.push(0);
+  }
+
+  /** Bytes of one sequence that do not depend on its length. */
+  get bytesPerSequence(): number {
+    return this.sum((spec) => (spec.cache ? 0 : product(spec.shape)));
+  }
+
+  /** Bytes that every token of one sequence adds; 0 for models without caches. */
+  get bytesPerToken(): number {
+    return this.sum((spec) => (spec.cache ? product(spec.shape.slice(1)) : 0));
+  }
+
+  /** Tokens that the sequence of a slot has seen. */
+  tokens(slot: number): number {
+    return this.seen[slot]!;
+  }
+
+  /**
+   * The states that rows of a batch read and write: row b belongs to `slots[b]`. Makes room for `length` more tokens.
+   *
+   * @throws ConfigError for a slot that is not there or is named twice.
+   */
+  view(slots: readonly number[], length: number): readonly LayerState[] {
+    if (this.disposed) throw new DisposedError("[state] the state was disposed");
+    if (new Set(slots).size !== slots.length || slots.some((slot) => !(slot >= 0 && slot < this.slots))) {
+      throw new ConfigError(
+        `[state] rows name different slots from 0 to ${this.slots - 1}, got ${slots.join(", ")}`,
+      );
+    }
+    const longest = slots.reduce((most, slot) => Math.max(most, this.seen[slot]!), 0) + length;
+    if (longest > this.capacity) this.grow(Math.max(longest, 2 * this.capacity));
+    const rows = tensor(this.device, Int32Array.from(slots), [slots.length], { dtype: "int32" });
+    const seen = slots.map((slot) => this.seen[slot]!);
+    return this.layers.map((parts) => ({ parts, slots: rows, seen }));
+  }
+
+  /** Notes that the sequences of these slots have seen `length` more tokens. */
+  advance(slots: readonly number[], length: number): void {
+    for (const slot of slots) this.seen[slot]! += length;
+  }
+
+  /** Makes a slot's sequence as new. */
+  reset(slot: number): void {
+    this.seen[slot] = 0;
+    for (const parts of this.layers) {
+      for (const part of Object.values(parts)) {
+        const own = rowOf(part, slot);
+        const { storage, offset } = own.layout;
+        this.device.write({ storage, offset }, allocateArray(own.dtype, own.size));
+      }
+    }
+  }
+
+  /** Makes slot `to` continue from where slot `from` is. */
+  copy(from: number, to: number): void {
+    if (from === to) return;
+    for (const parts of this.layers)
+      for (const part of Object.values(parts)) copyInto(rowOf(part, to), rowOf(part, from));
+    this.seen[to] = this.seen[from]!;
+  }
+
+  /** Every part of one slot by `layer.part`; caches cut to the tokens seen. */
+  *partsOf(slot: number): Generator<[name: string, part: Tensor]> {
+    for (const [i, parts] of this.layers.entries()) {
+      for (const [name, part] of Object.entries(parts)) {
+        const own = rowOf(part, slot);
+        yield [`${i}.${name}`, this.specs[i]![name]!.cache ? headOf(own, this.seen[slot]!) : own];
+      }
+    }
+  }
+
+  /** Sets the number of tokens seen, after parts were written from outside; makes room for them. */
+  place(slot: number, tokens: number): void {
+    if (tokens > this.capacity) this.grow(tokens);
+    this.seen[slot] = tokens;
+  }
+
+  dispose(): void {
+    this.disposed = true;
+    for (const parts of this.layers) for (const part of Object.values(parts)) part.dispose();
+  }
+
+  private slab(spec: StateSpec): Tensor {
+    const shape = spec.cache ? [this.capacity, ...spec.shape.slice(1)] : spec.shape;
+    return full(this.device, [this.slots, ...shape], 0, { persistent: true });
+  }
+
+  private grow(capacity: number): void {
+    const before = this.capacity;
+    this.capacity = capacity;
+    this.replace(
+      (spec) => spec.cache,
+      (fresh, old) => {
+        for (let slot = 0; slot < this.slots; slot++)
+          copyInto(headOf(rowOf(fresh, slot), before), rowOf(old, slot));
+      },
+    );
+  }
+
+  /** New slabs of the present size for some parts, filled from the old ones. */
+  private replace(chosen: (spec: StateSpec) => boolean, fill: (fresh: Tensor, old: Tensor) => void): void {
+    for (const [i, parts] of this.layers.entries()) {
+      for (const [name, old] of Object.entries(parts)) {
+        const spec = this.specs[i]![name]!;
+        if (!chosen(spec)) continue;
+        const fresh = this.slab(spec);
+        fill(fresh, old);
+        old.dispose();
+        parts[name] = fresh;
+      }
+    }
+  }
+
+  private sum(elements: (spec: StateSpec) => number): number {
+    return (
+      4 *
+      this.specs.reduce(
+        (sum, parts) => sum + Object.values(parts).reduce((s, spec) => s + elements(spec), 0),
+        0,
+      )
+    );
+  }
+}
+
+function product(shape: readonly number[]): number {
+  return shape.reduce((size, length) => size * length, 1);
+}
+
+/** Entry `index` of the first axis, as a view. */
+function rowOf(x: Tensor, index: number): Tensor {
+  const { storage, offset, strides } = x.layout;
+  return new Tensor(
+    { storage, offset: offset + index * strides[0]!, strides: strides.slice(1) },
+    x.shape.slice(1),
+  );
+}
+
+/** The first `length` entries of the first axis, as a view. */
+function headOf(x: Tensor, length: number): Tensor {
+  return new Tensor(x.layout, [length, ...x.shape.slice(1)]);
+}

@@ -1,0 +1,70 @@
+import { type Tensor, tensor } from "../autograd/tensor.ts";
+import { ConfigError } from "../errors.ts";
+import { add } from "../ops/arithmetic/index.ts";
+import { embedding } from "../ops/embedding/index.ts";
+import { normalInit } from "./init.ts";
+import { Module, Parameter } from "./module.ts";
+
+/** How positions are added to the embedding of tokens; rotary ones are none here, they enter inside the mixers. */
+export type PositionKind =
+  | { readonly kind: "none" | "rotary" | "sinusoidal" }
+  | { readonly kind: "learned"; readonly length: number };
+
+/**
+ * Vectors added to tokens by their positions: learned ones, or sines and cosines
+ * (p, 2i) ↦ sin(p / 10000^(2i/D)), (p, 2i+1) ↦ cos (Attention is all you need, arXiv 1706.03762v7, section 3.5).
+ */
+export class Positions extends Module {
+  readonly weight: Parameter | undefined;
+  readonly #kind: PositionKind;
+  readonly #width: number;
+  readonly #table: { held: Tensor | undefined } = { held: undefined };
+
+  constructor(kind: PositionKind, width: number) {
+    super();
+    this.#kind = kind;
+    this.#width = width;
+    this.weight =
+      kind.kind === "learned" ? new Parameter([kind.length, width], { init: normalInit(0.02) }) : undefined;
+  }
+
+  /** `x [B, T, D]`, row b beginning at position `first[b]` → `[B, T, D]`. */
+  forward(x: Tensor, first: readonly number[]): Tensor {
+    if (this.#kind.kind === "none" || this.#kind.kind === "rotary") return x;
+    const [batch, time] = x.shape as [number, number, number];
+    const last = first.reduce((most, p) => Math.max(most, p), 0) + time;
+    if (this.#kind.kind === "learned" && last > this.#kind.length) {
+      throw new ConfigError(
+        `[positions] the model has learned ${this.#kind.length} positions, the text needs ${last}`,
+        "Cut the text, or train with more positions or with rotary ones.",
+      );
+    }
+    const ids = new Int32Array(batch * time);
+    for (let b = 0; b < batch; b++) for (let t = 0; t < time; t++) ids[b * time + t] = first[b]! + t;
+    const table = this.weight?.value ?? this.sines(x, last);
+    return add(x, embedding(tensor(x.device, ids, [batch, time], { dtype: "int32" }), table));
+  }
+
+  override dispose(): void {
+    super.dispose();
+    this.#table.held?.dispose();
+    this.#table.held = undefined;
+  }
+
+  private sines(x: Tensor, positions: number): Tensor {
+    const held = this.#table.held;
+    if (held !== undefined && held.device === x.device && held.shape[0]! >= positions) return held;
+    held?.dispose();
+    const length = 2 ** Math.ceil(Math.log2(Math.max(64, positions)));
+    const values = new Float64Array(length * this.#width);
+    for (let p = 0; p < length; p++) {
+      for (let i = 0; i < this.#width; i++) {
+        const angle = p / 10_000 ** ((2 * Math.floor(i / 2)) / this.#width);
+        values[p * this.#width + i] = i % 2 === 0 ? Math.sin(angle) : Math.cos(angle);
+      }
+    }
+    const table = tensor(x.device, values, [length, this.#width], { persistent: true });
+    this.#table.held = table;
+    return table;
+  }
+}
