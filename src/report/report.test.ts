@@ -1,0 +1,62 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { svgPlot, terminalPlot } from "./curves.ts";
+import { Progress } from "./progress.ts";
+import { formatBytes, formatCount, formatSeconds, table } from "./table.ts";
+
+test("tables lay numbers right and words left", () => {
+  const text = table(
+    [
+      { id: "gla", n: 7 },
+      { id: "gated-delta", n: 1234 },
+    ],
+    [
+      { title: "id", value: (row) => row.id },
+      { title: "n", value: (row) => row.n },
+    ],
+  );
+  assert.deepEqual(text.split("\n"), [
+    "id              n",
+    "───────────  ────",
+    "gla             7",
+    "gated-delta  1234",
+  ]);
+});
+
+test("units are the largest that fit", () => {
+  assert.deepEqual([0, 999, 1000, 1_536_000, 4.3e9].map(formatBytes), [
+    "0 B",
+    "999 B",
+    "1.0 kB",
+    "1.5 MB",
+    "4.3 GB",
+  ]);
+  assert.deepEqual([12, 45_300, 1.3e9].map(formatCount), ["12", "45.3 k", "1.3 B"]);
+  assert.deepEqual([7, 65, 7201, Number.NaN].map(formatSeconds), ["7 s", "1:05", "2:00:01", "–"]);
+});
+
+test("progress draws a bar of at most the terminal's width, and lines elsewhere", () => {
+  const written: string[] = [];
+  const bar = new Progress("train", { isTTY: true, columns: 60, write: (text) => written.push(text) });
+  bar.update(1, "loss 1.234, 5,000 tokens/s");
+  bar.end();
+  const line = written[0]!.replace("\r", "").replace("\u001b[K", "");
+  assert.ok(line.length < 60 && line.includes("100 %"), line);
+  const plain: string[] = [];
+  new Progress("train", { write: (text) => plain.push(text) }).update(0.5, "loss 1");
+  assert.match(plain[0]!, /^train 50 % loss 1, \d+ s left\n$/);
+});
+
+test("plots show every curve within their width", () => {
+  const curves = [
+    { name: "linear", x: [0, 1, 2], y: [3, 2, 1] },
+    { name: "softmax & <co>", x: [0, 1, 2], y: [3, Number.NaN, 0.5] },
+  ];
+  const labels = { title: "copy", x: "step", y: "nats" };
+  const text = terminalPlot(curves, labels, 60);
+  assert.ok(text.split("\n").every((line) => line.length <= 70));
+  assert.ok(text.includes("●") && text.includes("▲"));
+  const svg = svgPlot(curves, labels);
+  assert.equal(svg.match(/<polyline/g)?.length, 2);
+  assert.ok(svg.includes("softmax &#38; &#60;co&#62;") && !svg.includes("NaN"));
+});
