@@ -1,0 +1,8 @@
+import type { Command } from "commander";
+import { demo } from "./demo.ts";
+import { generate } from "./generate.ts";
+import { mechanismsCommand } from "./mechanisms.ts";
+import { train } from "./train.ts";
+
+/** Every command of the command line, in the order of the help. */
+export const commands: readonly ((program: Command) => void)[] = [demo, train, generate, mechanismsCommand];

@@ -1,0 +1,84 @@
+import type { Command } from "commander";
+import type { GenerateOptions } from "../../generate/generation.ts";
+import { formatBytes } from "../../report/table.ts";
+import { openLanguageModel } from "../../tasks/language-modelling/run.ts";
+import { type DeviceOptions, openDevice } from "../device.ts";
+import { withInterrupt } from "../exit.ts";
+import { deviceFlags, finiteNumber, positiveInteger } from "../flags.ts";
+
+interface Options extends DeviceOptions {
+  readonly prompt: string;
+  readonly maxNewTokens: number;
+  readonly temperature: number;
+  readonly topK?: number;
+  readonly topP?: number;
+  readonly minP?: number;
+  readonly repetitionPenalty?: number;
+  readonly stop?: string[];
+  readonly seed: number;
+  readonly json?: boolean;
+}
+
+/** `linnet generate`: continues a prompt with a trained model, token by token. */
+export function generate(program: Command): void {
+  deviceFlags(
+    program
+      .command("generate")
+      .description("Continue a text with the model of a run folder.")
+      .argument("<run>", "run folder")
+      .option("--prompt <text>", "text to continue", "")
+      .option("--max-new-tokens <number>", "tokens at most", positiveInteger, 200)
+      .option("--temperature <number>", "0 takes the most likely token", finiteNumber, 0.8)
+      .option("--top-k <number>", "only the k most likely tokens", positiveInteger)
+      .option("--top-p <number>", "only the tokens that make up this probability", finiteNumber)
+      .option("--min-p <number>", "only tokens at least this share as likely as the best", finiteNumber)
+      .option("--repetition-penalty <number>", "makes tokens seen before less likely", finiteNumber)
+      .option("--stop <text...>", "end before one of these")
+      .option("--seed <number>", "seed of the choices", Number, 0)
+      .option("--json", "print JSON when done")
+      .addHelpText(
+        "after",
+        '\nExample:\n  linnet generate runs/moby-dick --prompt "Call me" --max-new-tokens 500',
+      ),
+  ).action((path: string, options: Options) => withInterrupt((signal) => run(path, options, signal)));
+}
+
+async function run(path: string, options: Options, signal: AbortSignal): Promise<void> {
+  const device = await openDevice(options);
+  try {
+    const model = await openLanguageModel(path, device);
+    const session = model.session();
+    const { prompt, maxNewTokens, temperature, topK, topP, minP, repetitionPenalty, stop, seed } = options;
+    const given = { temperature, topK, topP, minP, repetitionPenalty, stop, maxNewTokens, seed, signal };
+    const chosen = Object.fromEntries(
+      Object.entries(given).filter(([, value]) => value !== undefined),
+    ) as GenerateOptions;
+    const began = performance.now();
+    const generation = session.generate(prompt === "" ? chosen : { ...chosen, prompt });
+    if (options.json) {
+      const result = await generation;
+      const seconds = (performance.now() - began) / 1000;
+      console.log(
+        JSON.stringify({
+          ...result,
+          tokensPerSecond: result.ids.length / seconds,
+          stateBytes: session.bytes,
+        }),
+      );
+      return;
+    }
+    process.stdout.write(prompt);
+    let tokens = 0;
+    for await (const { text } of generation) {
+      process.stdout.write(text);
+      tokens++;
+    }
+    const seconds = (performance.now() - began) / 1000;
+    process.stdout.write("\n");
+    process.stderr.write(
+      `${tokens} tokens, ${Math.round(tokens / seconds)} a second, state ${formatBytes(session.bytes.now)}\n`,
+    );
+  } finally {
+    device.close();
+  }
+}

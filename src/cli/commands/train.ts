@@ -1,0 +1,169 @@
+import type { Command } from "commander";
+import { ConfigError } from "../../errors.ts";
+import type { DecoderConfig } from "../../models/config.ts";
+import { Progress } from "../../report/progress.ts";
+import {
+  LanguageRun,
+  type LanguageTraining,
+  tokenizeText,
+  trainingOptions,
+} from "../../tasks/language-modelling/run.ts";
+import { bytePair } from "../../text/byte-pair.ts";
+import { trainBytePair } from "../../text/byte-pair-train.ts";
+import { bytes } from "../../text/bytes.ts";
+import { characters } from "../../text/characters.ts";
+import type { Tokenizer } from "../../text/tokenizer.ts";
+import { tokenizerFrom } from "../../text/tokenizer-from.ts";
+import { readCorpus } from "../corpus.ts";
+import { type DeviceOptions, describeDevice, openDevice } from "../device.ts";
+import { withInterrupt } from "../exit.ts";
+import { deviceFlags, finiteNumber, positiveInteger } from "../flags.ts";
+import { freeFolder } from "../folder.ts";
+
+interface TrainOptions extends DeviceOptions {
+  readonly resume?: string;
+  readonly out?: string;
+  readonly pattern: string;
+  readonly width: number;
+  readonly layers: number;
+  readonly heads: number;
+  readonly tokenizer: string;
+  readonly steps?: number;
+  readonly batch?: number;
+  readonly time?: number;
+  readonly learningRate?: number;
+  readonly accumulate?: number;
+  readonly seed?: number;
+  readonly recompute?: boolean;
+  readonly seconds?: number;
+  readonly json?: boolean;
+}
+
+const examples = `
+Examples:
+  linnet train book.txt
+  linnet train notes/ --pattern gla --width 256 --layers 6 --steps 5000
+  linnet train book.txt --pattern gated-delta,gated-delta,gated-delta,softmax
+  linnet train --resume runs/book`;
+
+/** `linnet train`: a language model on a file or folder of text, or the continuation of a run. */
+export function train(program: Command): void {
+  deviceFlags(
+    program
+      .command("train")
+      .description("Train a language model on text, or go on with a run.")
+      .argument(
+        "[text]",
+        "file, folder or .jsonl with a text field; for --resume the one the run was trained on",
+      )
+      .option("--resume <run>", "go on with this run folder")
+      .option("--out <folder>", "run folder (default: runs/ and the name of the text)")
+      .option("--pattern <ids>", "mixers of the layers, repeated", "gated-delta")
+      .option("--width <number>", "model width", positiveInteger, 128)
+      .option("--layers <number>", "layers", positiveInteger, 4)
+      .option("--heads <number>", "heads", positiveInteger, 4)
+      .option("--tokenizer <kind>", "bytes, characters, or bpe:VOCABULARY", "bpe:2048")
+      .option("--steps <number>", "optimizer steps", positiveInteger)
+      .option("--batch <number>", "rows a batch", positiveInteger)
+      .option("--time <number>", "tokens a row", positiveInteger)
+      .option("--learning-rate <number>", "largest learning rate", finiteNumber)
+      .option("--accumulate <number>", "batches a step", positiveInteger)
+      .option("--seed <number>", "seed of weights and batches", Number)
+      .option("--recompute", "keep less for the backward pass, compute it again")
+      .option("--seconds <number>", "stop after this time", finiteNumber)
+      .option("--json", "print a JSON line a step")
+      .addHelpText("after", examples),
+  ).action((text: string | undefined, options: TrainOptions) =>
+    withInterrupt((signal) => run(text, options, signal)),
+  );
+}
+
+async function run(path: string | undefined, options: TrainOptions, signal: AbortSignal): Promise<void> {
+  if (path === undefined && options.resume === undefined) {
+    throw new ConfigError(
+      "[train] there is nothing to train on: expected a text file or folder, or --resume RUN",
+    );
+  }
+  const device = await openDevice(options);
+  try {
+    const job =
+      options.resume === undefined
+        ? await begin(path!, options, device)
+        : await LanguageRun.resume(options.resume, device);
+    const corpus = await readCorpus(path ?? job.config.text);
+    const text = tokenizeText(corpus.text, job.tokenizer, job.config.training.heldOut);
+    const say = options.json ? (line: string) => void process.stderr.write(`${line}\n`) : console.log;
+    say(`${job.model.parameterCount.toLocaleString("en")} weights, run folder ${job.folder.path}`);
+    say(describeDevice(device));
+    const steps = options.steps ?? job.config.training.steps;
+    const limits = { signal, steps, ...(options.seconds === undefined ? {} : { seconds: options.seconds }) };
+    const progress = new Progress("training", process.stderr);
+    for await (const step of job.train(text.train, limits)) {
+      if (options.json) console.log(JSON.stringify(step));
+      const skips = step.skips > 0 ? `, ${step.skips} steps skipped` : "";
+      progress.update(step.step / steps, `step ${step.step} loss ${step.loss.toFixed(3)}${skips},`);
+    }
+    progress.end();
+    if (text.heldOut.length > job.config.training.time) {
+      const score = await job.score(text);
+      say(
+        `held-out text: ${score.nats.toFixed(4)} nats a token, ${score.bitsPerByte.toFixed(4)} bits a byte`,
+      );
+      if (options.json) console.log(JSON.stringify({ run: job.folder.path, ...score }));
+    }
+    say(`linnet generate ${job.folder.path} --prompt "…"`);
+  } finally {
+    device.close();
+  }
+}
+
+async function begin(
+  path: string,
+  options: TrainOptions,
+  device: Awaited<ReturnType<typeof openDevice>>,
+): Promise<LanguageRun> {
+  const corpus = await readCorpus(path);
+  const tokenizer = makeTokenizer(options.tokenizer, corpus.text);
+  const { steps, batch, time, learningRate, accumulate, seed, recompute } = options;
+  const given = { steps, batch, time, learningRate, accumulate, seed, recompute };
+  const training = trainingOptions(
+    Object.fromEntries(
+      Object.entries(given).filter(([, value]) => value !== undefined),
+    ) as Partial<LanguageTraining>,
+  );
+  const model: DecoderConfig = {
+    ...{
+      vocabularySize: tokenizer.vocabularySize,
+      width: options.width,
+      layers: options.layers,
+      heads: options.heads,
+    },
+    pattern: options.pattern.split(",").map((id) => id.trim()),
+    positions: { kind: "rotary" },
+    tied: true,
+  };
+  const name = path
+    .replace(/\/+$/, "")
+    .split("/")
+    .at(-1)!
+    .replace(/\.[^.]*$/, "");
+  const folder = options.out ?? (await freeFolder(`runs/${name}`));
+  return LanguageRun.create(
+    folder,
+    {
+      ...{ format: "linnet-run", version: 1, task: "language-modelling" },
+      ...{ model, tokenizer: tokenizer.toJSON(), text: path, training },
+    },
+    device,
+  );
+}
+
+function makeTokenizer(kind: string, text: string): Tokenizer {
+  if (kind === "bytes") return bytes();
+  if (kind === "characters") return characters(text);
+  const size = /^bpe:(\d+)$/.exec(kind)?.[1];
+  if (size !== undefined) return tokenizerFrom(bytePair(trainBytePair([text], Number(size))).toJSON());
+  throw new ConfigError(
+    `[train] unknown tokenizer "${kind}": expected bytes, characters or bpe:VOCABULARY, such as bpe:2048`,
+  );
+}

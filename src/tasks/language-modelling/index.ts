@@ -1,0 +1,56 @@
+import { type Tensor, tensor } from "../../autograd/tensor.ts";
+import type { Device } from "../../device/device.ts";
+import type { Decoder } from "../../models/decoder.ts";
+import { evaluationWindows, type TokenBatch } from "../../text/batches.ts";
+import { evaluate, type Task } from "../../train/loop.ts";
+
+/** Options of `languageModelling`. */
+export interface LanguageModellingOptions {
+  /** Layers keep their input alone and compute the rest again in the backward pass. */
+  readonly recompute?: boolean;
+}
+
+/** Next-token prediction with a decoder: the loss is the mean cross-entropy in nats a token. */
+export function languageModelling(
+  model: Decoder,
+  device: Device,
+  options: LanguageModellingOptions = {},
+): Task<TokenBatch> {
+  const { recompute = false } = options;
+  return {
+    module: model,
+    size: (batch) => batch.batch * batch.time,
+    loss: (batch, { training, random }) => {
+      const shape = [batch.batch, batch.time];
+      const ids = (values: Int32Array): Tensor => tensor(device, values, shape, { dtype: "int32" });
+      return model.loss(ids(batch.inputs), ids(batch.targets), { training, random, recompute });
+    },
+  };
+}
+
+/** How well a model predicts a text. */
+export interface TextScore {
+  readonly nats: number;
+  readonly bitsPerByte: number;
+  readonly tokens: number;
+}
+
+/**
+ * Mean cross-entropy over a text, each token predicted once within windows of `time`.
+ *
+ * @param bytes UTF-8 bytes of the text that the ids stand for: what bits are divided by.
+ */
+export async function scoreText(
+  task: Task<TokenBatch>,
+  device: Device,
+  ids: Int32Array,
+  bytes: number,
+  shape: { readonly batch: number; readonly time: number },
+): Promise<TextScore> {
+  const batches = [...evaluationWindows(ids, shape)];
+  const nats = await evaluate(task, device, batches);
+  const tokens = batches.reduce((sum, batch) => sum + task.size(batch), 0);
+  // The windows may leave a few tokens at the end out: bytes are counted in the same share.
+  const covered = (bytes * tokens) / Math.max(1, ids.length - 1);
+  return { nats, bitsPerByte: (nats * tokens) / Math.LN2 / covered, tokens };
+}
