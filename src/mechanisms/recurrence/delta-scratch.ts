@@ -19,11 +19,32 @@ export function chunkFloats(sizes: Sizes, chunk: number, perKey: boolean): numbe
   const stride = ceilTo(sizes.keyWidth, 4);
   const span = ceilTo(chunk, 4);
   const rows = stride * span;
-  return 4 * rows + 2 * span * span + 3 * span + stride + Math.max(stride, span) + (perKey ? 4 * rows : 0);
+  return 4 * rows + 2 * span * span + 3 * span + stride + Math.max(stride, span) + (perKey ? 7 * rows : 0);
 }
 
 /** Chunk by chunk, and all at once. */
 export function chunkwiseScratch(sizes: Sizes, columns: number, chunk: number, perKey: boolean): number {
   const panels = 5 * 16 * chunk + ceilTo(sizes.keyWidth, 4) * ceilTo(columns, 16);
   return headBytes + 4 * (chunkFloats(sizes, chunk, perKey) + panels);
+}
+
+/** n floats in an odd number of cache lines. */
+function oddLines(n: number): number {
+  return 16 * (Math.ceil(n / 16) | 1);
+}
+
+/** The backward pass: a chunk, its gradients, and the states of one segment. */
+export function backwardScratch(sizes: Sizes, chunk: number, segment: number, perKey: boolean): number {
+  const { keyWidth, valueWidth } = sizes;
+  const wide = oddLines(valueWidth);
+  const keyRow = oddLines(keyWidth);
+  const stride = ceilTo(keyWidth, 4);
+  const span = ceilTo(chunk, 4);
+  const columns = ceilTo(valueWidth, 16);
+  const values = 7 * span * wide + columns * (keyRow + span) + stride * wide;
+  const keys = 3 * span * keyRow + 3 * span * stride + stride;
+  const states = segment * wide + Math.ceil(segment / chunk) * stride * wide;
+  return (
+    headBytes + 4 * (chunkFloats(sizes, chunk, perKey) + values + keys + states + 3 * span * span + span)
+  );
 }

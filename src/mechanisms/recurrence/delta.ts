@@ -8,7 +8,7 @@ import { hostForward } from "./delta-host.ts";
 import { hostBackward } from "./delta-host-backward.ts";
 import type { DeltaJob, DeltaPlan } from "./delta-job.ts";
 import { checkDelta, deltaOrder, deltaPlan, flagBits, sharedArguments, unitColumns } from "./delta-job.ts";
-import { chunkwiseScratch, recurrentScratch } from "./delta-scratch.ts";
+import { backwardScratch, chunkwiseScratch, recurrentScratch } from "./delta-scratch.ts";
 import type { Rows } from "./problem.ts";
 import { sequenceCount } from "./problem.ts";
 
@@ -157,6 +157,6 @@ export function deltaBackward(job: DeltaJob, gradients: DeltaGradients): Dispatc
     floats: [job.scale],
     units: sequenceCount(sizes, job.packed) * sizes.heads,
     work: 4 * forwardWork(job),
-    scratchBytes: 0,
+    scratchBytes: backwardScratch(sizes, plan.chunk, plan.segment, job.decay === "key"),
   };
 }

@@ -3,15 +3,17 @@
 // the diagonal), both with the decay between their tokens inside.
 import { gemmLower, transposeBlock } from "../../../device/wasm/kernels/generated/tile.as";
 import { exp4 } from "../../../device/wasm/kernels/math.as";
-import { at, gate1, gate4, Job, KEY, NONE, packColumn, packRows, padded, rowAt } from "./delta-job.as";
+import { at, gate1, gate4, Job, KEY, NONE, oneKey, packColumn, packRows, padded, rowAt } from "./delta-job.as";
 import { decayPairs } from "./delta-pairs.as";
 
 /** One chunk of one head in scratch memory. */
 // @ts-ignore: decorator
 @unmanaged export class Chunk {
-  /** n erase keys, then n queries; with decays per channel multiplied by the decay from the chunk's beginning. */
+  /** n erase keys, then n queries; n write keys, which are the erase keys where a job has one key. */
+  plainX: usize;
+  plainW: usize;
+  /** The same, with decays per channel multiplied by the decay from the chunk's beginning, and by that to its end. */
   x: usize;
-  /** n write keys, multiplied by the decay to the chunk's end. */
   w: usize;
   /** Write keys transposed, undecayed, rows of `span` floats. */
   keysAcross: usize;
@@ -26,6 +28,8 @@ import { decayPairs } from "./delta-pairs.as";
   total: usize;
   /** Running segment sums, one a token or one a channel. */
   sums: usize;
+  /** Where the decays between two tokens are kept, rows as in a triangle; null where nobody asks for them. */
+  between: usize;
   /** Decays per channel, and their exp. */
   g: usize;
   factors: usize;
@@ -40,6 +44,12 @@ import { decayPairs } from "./delta-pairs.as";
 
 export const CHUNK_BYTES: i32 = 128;
 
+/** One key erases and writes: its rows are packed once. */
+export function shareKeys(chunk: Chunk, perKey: bool): void {
+  chunk.plainW = chunk.plainX;
+  if (!perKey) chunk.w = chunk.x;
+}
+
 /** Lays a chunk out from `top` on; returns the first free byte. */
 export function layOutChunk(chunk: Chunk, top: usize, keyWidth: i32, tokens: i32, perKey: bool): usize {
   const stride = padded(keyWidth, 4);
@@ -48,9 +58,10 @@ export function layOutChunk(chunk: Chunk, top: usize, keyWidth: i32, tokens: i32
   const square = (<usize>(span * span)) << 2;
   chunk.stride = stride;
   chunk.span = span;
-  chunk.x = top;
+  chunk.between = 0;
+  chunk.plainX = chunk.x = top;
   top += rows << 1;
-  chunk.w = top;
+  chunk.plainW = chunk.w = top;
   top += rows;
   chunk.keysAcross = top;
   top += rows;
@@ -65,6 +76,10 @@ export function layOutChunk(chunk: Chunk, top: usize, keyWidth: i32, tokens: i32
   chunk.sums = at(chunk.total, stride);
   top = at(chunk.sums, max(stride, span));
   if (perKey) {
+    chunk.x = top;
+    top += rows << 1;
+    chunk.w = top;
+    top += rows;
     chunk.g = top;
     top += rows;
     chunk.factors = top;
@@ -81,10 +96,10 @@ function fillOnes(to: usize, n: i32): void {
   for (let i = 0; i < n; i++) store<f32>(at(to, i), 1);
 }
 
-/** Multiplies n floats (a multiple of 4) by others. */
+/** to = a b, n floats (a multiple of 4). */
 // @ts-ignore: decorator
-@inline function multiply(to: usize, by: usize, n: i32): void {
-  for (let c = 0; c < n; c += 4) v128.store(at(to, c), f32x4.mul(v128.load(at(to, c)), v128.load(at(by, c))));
+@inline function multiply(to: usize, a: usize, b: usize, n: i32): void {
+  for (let c = 0; c < n; c += 4) v128.store(at(to, c), f32x4.mul(v128.load(at(a, c)), v128.load(at(b, c))));
 }
 
 /**
@@ -116,6 +131,7 @@ function decayRows(job: Job, chunk: Chunk, row: i32, head: i32, query: bool): vo
     if ((i & 3) == 0) v128.store(at(sums, i), f32x4.splat(0));
     else store<f32>(at(sums, i), 0);
     for (let j = 0; j <= i; j += 4) v128.store(at(decays, j), exp4(v128.load(at(sums, j))));
+    if (chunk.between != 0) memory.copy(at(chunk.between, i * chunk.span), decays, (<usize>padded(i + 1, 4)) << 2);
     finishRow(chunk, i, decays, query);
     whole += g;
     store<f32>(at(chunk.into, i), whole);
@@ -139,8 +155,10 @@ function decayChannels(chunk: Chunk, query: bool): void {
       v128.store(at(sums, c), sum);
       v128.store(at(into, c), exp4(sum));
     }
-    multiply(chunk.x + (<usize>i) * rowBytes, into, stride);
-    if (query) multiply(chunk.x + (<usize>(tokens + i)) * rowBytes, into, stride);
+    const erase = (<usize>i) * rowBytes;
+    const read = (<usize>(tokens + i)) * rowBytes;
+    multiply(chunk.x + erase, chunk.plainX + erase, into, stride);
+    if (query) multiply(chunk.x + read, chunk.plainX + read, into, stride);
   }
   for (let c = 0; c < stride; c += 4) v128.store(at(chunk.total, c), gate4(v128.load(at(sums, c))));
   memory.fill(sums, 0, rowBytes);
@@ -152,7 +170,7 @@ function decayChannels(chunk: Chunk, query: bool): void {
       v128.store(at(leave, c), exp4(sum));
       v128.store(at(sums, c), f32x4.add(sum, v128.load(at(g, c))));
     }
-    multiply(chunk.w + (<usize>i) * rowBytes, leave, stride);
+    multiply(chunk.w + (<usize>i) * rowBytes, chunk.plainW + (<usize>i) * rowBytes, leave, stride);
   }
 }
 
@@ -164,7 +182,8 @@ function prepareChannels(job: Job, chunk: Chunk, row: i32, head: i32, query: boo
   const end = at(chunk.g, tokens * stride);
   let to = chunk.factors;
   for (let from = chunk.g; from < end; from += 16, to += 16) v128.store(to, exp4(v128.load(from)));
-  decayPairs(chunk.x, at(chunk.x, tokens * stride), chunk.w, chunk.factors, chunk.keysAcross, tokens, stride, chunk.m, chunk.n, chunk.span, query);
+  const x = chunk.plainX;
+  decayPairs(x, at(x, tokens * stride), chunk.plainW, chunk.factors, chunk.keysAcross, tokens, stride, chunk.m, chunk.n, chunk.span, query);
   for (let i = 0; i < tokens; i++) finishRow(chunk, i, 0, query);
   decayChannels(chunk, query);
   fillOnes(chunk.into, tokens);
@@ -177,10 +196,12 @@ export function prepareChunk(job: Job, chunk: Chunk, row: i32, tokens: i32, head
   const stride = chunk.stride;
   const first = (head / (job.valueHeads / job.heads)) * keyWidth;
   chunk.tokens = tokens;
-  packRows(chunk.x, stride, rowAt(job.erase, row, job.eraseRow, first), job.eraseRow, tokens, keyWidth);
-  const queries = at(chunk.x, tokens * stride);
+  const x = chunk.plainX;
+  packRows(x, stride, rowAt(job.erase, row, job.eraseRow, first), job.eraseRow, tokens, keyWidth);
+  const queries = at(x, tokens * stride);
   if (query) packRows(queries, stride, rowAt(job.q, row, job.qRow, first), job.qRow, tokens, keyWidth);
-  packRows(chunk.w, stride, rowAt(job.write, row, job.writeRow, first), job.writeRow, tokens, keyWidth);
+  if (!oneKey(job))
+    packRows(chunk.plainW, stride, rowAt(job.write, row, job.writeRow, first), job.writeRow, tokens, keyWidth);
   packColumn(chunk.beta, rowAt(job.beta, row, job.betaRow, head), job.betaRow, tokens);
   if (job.decay == KEY) {
     prepareChannels(job, chunk, row, head, query);
@@ -188,8 +209,8 @@ export function prepareChunk(job: Job, chunk: Chunk, row: i32, tokens: i32, head
   }
   const rowBytes = (<usize>stride) << 2;
   const spanBytes = (<usize>chunk.span) << 2;
-  transposeBlock(tokens, stride, chunk.w, rowBytes, chunk.keysAcross, spanBytes);
-  gemmLower(tokens, tokens, stride, chunk.x, rowBytes, 4, chunk.keysAcross, spanBytes, chunk.m, spanBytes, 0);
+  transposeBlock(tokens, stride, chunk.plainW, rowBytes, chunk.keysAcross, spanBytes);
+  gemmLower(tokens, tokens, stride, x, rowBytes, 4, chunk.keysAcross, spanBytes, chunk.m, spanBytes, 0);
   if (query)
     gemmLower(tokens, tokens, stride, queries, rowBytes, 4, chunk.keysAcross, spanBytes, chunk.n, spanBytes, 0);
   if (job.decay == NONE) {
@@ -199,10 +220,14 @@ export function prepareChunk(job: Job, chunk: Chunk, row: i32, tokens: i32, head
     return;
   }
   decayRows(job, chunk, row, head, query);
-  for (let i = 0; i < tokens; i++) {
-    const leave = v128.load32_splat(at(chunk.leave, i));
-    const w = chunk.w + (<usize>i) * rowBytes;
-    for (let c = 0; c < stride; c += 4) v128.store(at(w, c), f32x4.mul(v128.load(at(w, c)), leave));
-  }
 }
 
+/** Multiplies row i of `columns` floats by the decay behind token i, where that is not in the write keys. */
+export function leaveRows(job: Job, chunk: Chunk, rows: usize, wide: i32, columns: i32): void {
+  if (job.decay == NONE || job.decay == KEY) return;
+  for (let i = 0; i < chunk.tokens; i++) {
+    const leave = v128.load32_splat(at(chunk.leave, i));
+    const row = at(rows, i * wide);
+    for (let j = 0; j < columns; j += 4) v128.store(at(row, j), f32x4.mul(leave, v128.load(at(row, j))));
+  }
+}

@@ -3,8 +3,8 @@
 // time keeps its part of the state and the chunk's rows in L1.
 import { gemmBlock } from "../../../device/wasm/kernels/generated/tile.as";
 import { floatAt, fma, intAt, pointerAt } from "../../../device/wasm/kernels/simd.as";
-import { Chunk, CHUNK_BYTES, layOutChunk, prepareChunk } from "./delta-chunk.as";
-import { at, FINAL, INITIAL, Job, JOB_BYTES, KEPT, KEY, keptSlot, loadPanel, NONE, ownWord, packRows, padded, readJob, rowAt, sequenceRow, slowMask, storePanel, unpackRows } from "./delta-job.as";
+import { Chunk, CHUNK_BYTES, layOutChunk, leaveRows, prepareChunk, shareKeys } from "./delta-chunk.as";
+import { at, FINAL, INITIAL, Job, JOB_BYTES, KEPT, KEY, keptSlot, loadPanel, NONE, oneKey, ownWord, packRows, padded, readJob, rowAt, sequenceRow, slowMask, storePanel, unpackRows } from "./delta-job.as";
 
 /** Operands: the shared ones, o, final state, kept states. */
 const OPERANDS: i32 = 11;
@@ -116,6 +116,7 @@ function passPanel(job: Job, chunk: Chunk, panels: Panels, panel: usize, row: i3
     const vBytes = (<usize>job.vRow) << 2;
     substitute(chunk, panels.read, panels.u, v, vBytes, o, (<usize>panels.oRow) << 2, panels.scale);
   }
+  leaveRows(job, chunk, panels.u, 16, 16);
   decayPanel(job, chunk, panel);
   gemmBlock(job.keyWidth, 16, tokens, chunk.w, 4, rowBytes, panels.u, 64, panel, 64, 1);
 }
@@ -180,6 +181,7 @@ function run(args: usize, begin: i32, end: i32, scratch: usize): void {
   panels.scale = floatAt(args, ownWord(OPERANDS) + 1);
   const top = scratch + JOB_BYTES + CHUNK_BYTES + 64;
   layOutPanels(panels, job, job.chunk, layOutChunk(chunk, top, job.keyWidth, job.chunk, job.decay == KEY));
+  if (oneKey(job)) shareKeys(chunk, job.decay == KEY);
   const final = pointerAt(args, 9);
   const kept = pointerAt(args, 10);
   for (let unit = begin; unit < end; unit++) passUnit(job, chunk, panels, unit, job.chunk, final, kept);

@@ -3,7 +3,7 @@
 import { floatAt, intAt, pointerAt } from "../../../device/wasm/kernels/simd.as";
 import { sweepKey, sweepNone, sweepOrdered, sweepScalar } from "./generated/delta-sweep.as";
 import { Work } from "./delta-work.as";
-import { at, dot4, FINAL, gate1, gate4, Job, INITIAL, JOB_BYTES, KEPT, KEY, keptSlot, loadPanel, NONE, oneKey, ownWord, packColumn, packRows, padded, READ_FIRST, readJob, rowAt, sequenceRow, storePanel, UNDECAYED, unpackRows } from "./delta-job.as";
+import { at, dotWide, FINAL, gate1, gate4, Job, INITIAL, JOB_BYTES, KEPT, KEY, keptSlot, loadPanel, NONE, oneKey, ownWord, packColumn, packRows, padded, READ_FIRST, readJob, rowAt, sequenceRow, storePanel, UNDECAYED, unpackRows } from "./delta-job.as";
 
 /** Operands of the forward kernels: the shared ones, o, final state, kept states. */
 const OPERANDS: i32 = 11;
@@ -62,7 +62,7 @@ function packTile(job: Job, work: Work, row: i32, head: i32): void {
   const readFirst = (job.flags & READ_FIRST) != 0;
   for (let t = 0; t < n; t++) {
     const key = at(work.write, t * stride);
-    store<f32>(at(work.overlap, t), readFirst ? <f32>0 : dot4(key, at(work.query, t * stride), stride));
+    store<f32>(at(work.overlap, t), readFirst ? <f32>0 : dotWide(key, at(work.query, t * stride), stride));
   }
   if (job.decay == KEY) {
     packGates(work.gate, stride, rowAt(job.g, row, job.gRow, head * keyWidth), job.gRow, n, keyWidth);
