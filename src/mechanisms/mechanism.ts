@@ -24,6 +24,8 @@ export interface InputRule {
   readonly optional?: boolean;
   /** False for masks and lengths. */
   readonly differentiable?: boolean;
+  /** Whether a value lies in the domain; every finite one does where it is absent. */
+  admits?(value: number): boolean;
   /** An admissible value from a standard normal one: how suites and benchmarks draw this input. */
   sample(normal: number): number;
 }
@@ -35,6 +37,8 @@ export interface StatePart {
   readonly input: string;
   /** Name of the output that carries it out, such as `finalState`. */
   readonly output: string;
+  /** It says in which unit the other parts are kept and carries no gradient of its own. */
+  readonly isUnit?: boolean;
 }
 
 /** What shared code may ask of a mechanism. */
@@ -129,6 +133,8 @@ export interface Mechanism {
   readonly inputs: Readonly<Record<string, InputRule>>;
   readonly state: Readonly<Record<string, StatePart>>;
   readonly traits: Traits;
+  /** Axis F, the width of mapped keys, for keys of width K; absent where keys enter the state as they are. */
+  readonly featureWidth?: (keyWidth: number) => number;
   readonly reference: Reference;
   readonly forms: Readonly<Record<FormName, Form | Absent>>;
   readonly reductions: readonly Reduction[];
