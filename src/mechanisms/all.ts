@@ -1,1 +1,2 @@
-export {};
+export { gatedDelta } from "./gated-delta/index.ts";
+export { linear } from "./linear/index.ts";

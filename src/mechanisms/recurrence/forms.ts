@@ -89,7 +89,12 @@ function checkFull(who: string, { fullRule }: FormsDeclaration, name: FormName):
   );
 }
 
-function compute(declaration: FormsDeclaration, name: FormName, inputs: Tensors, options: FormOptions): Tensors {
+function compute(
+  declaration: FormsDeclaration,
+  name: FormName,
+  inputs: Tensors,
+  options: FormOptions,
+): Tensors {
   const { rule, fullRule, prepare } = declaration;
   const { causal = true, cuSeqlens, scale, eps, chunk } = options;
   const prepared = prepare?.(inputs, { causal, cuSeqlens }) ?? { inputs: inputs as RecurrenceInputs };

@@ -1,0 +1,12 @@
+import { exp } from "../../ops/activation/index.ts";
+import type { FeatureMap } from "./feature-map.ts";
+
+/** exp(x), channel by channel. Overflows above 88; norms or small weights keep it below. */
+export const expMap: FeatureMap = {
+  id: "exp",
+  equation: "exp(x)",
+  width: (keyWidth) => keyWidth,
+  isPositive: true,
+  isDifferentiable: true,
+  apply: exp,
+};

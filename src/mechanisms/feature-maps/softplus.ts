@@ -1,0 +1,12 @@
+import { softplus } from "../../ops/activation/index.ts";
+import type { FeatureMap } from "./feature-map.ts";
+
+/** log(1 + exp(x)): a smooth relu that never is 0. */
+export const softplusMap: FeatureMap = {
+  id: "softplus",
+  equation: "log(1 + exp(x))",
+  width: (keyWidth) => keyWidth,
+  isPositive: true,
+  isDifferentiable: true,
+  apply: softplus,
+};

@@ -1,0 +1,60 @@
+import type { Mechanism, Values } from "../mechanism.ts";
+import { recurrenceForms } from "../recurrence/forms.ts";
+import {
+  benchShapes,
+  initialState,
+  matrixState,
+  query,
+  scalarGate,
+  unitKey,
+  value,
+  writeStrength,
+} from "../rules.ts";
+import { zeroValues } from "../values.ts";
+import { GatedDeltaLayer } from "./layer.ts";
+import { reference } from "./reference.ts";
+import { rule } from "./rule.ts";
+
+const inputs = { q: query, k: unitKey, v: value, g: scalarGate, beta: writeStrength, initialState };
+
+/** Gated DeltaNet: the delta rule on a state that decays by a scalar per token. */
+export const gatedDelta: Mechanism = {
+  id: "gated-delta",
+  title: "Gated DeltaNet",
+  sources: [
+    {
+      title: "Gated Delta Networks: Improving Mamba2 with Delta Rule",
+      id: "arXiv:2412.06464v3",
+      equations: "update: eq. 10; layer: section 3.4 (labels unverified)",
+    },
+  ],
+  inputs,
+  state: { state: matrixState },
+  traits: {
+    decay: "scalar",
+    write: "delta",
+    normalized: false,
+    causal: true,
+    full: false,
+    prefixExact: true,
+    constantState: true,
+    linearInValue: true,
+    unitKeys: true,
+    correctionReadsDecayed: true,
+    readsBeforeWrite: false,
+  },
+  reference,
+  forms: recurrenceForms({ id: "gated-delta", inputs, rule }),
+  reductions: [
+    {
+      to: "delta",
+      when: "g = 0",
+      inputs: (own) => {
+        const { g, ...rest } = own as Readonly<Record<string, Values>> & { g: Values };
+        return { own: { ...rest, g: zeroValues(g.shape) }, other: rest };
+      },
+    },
+  ],
+  layer: (options) => new GatedDeltaLayer(options),
+  benchShapes,
+};
