@@ -3,7 +3,7 @@ import { readFileSync } from "node:fs";
 import type { Device, Slice } from "../../src/device/device.ts";
 import { hostDevice } from "../../src/device/host/host.ts";
 import type { DeltaForm, DeltaJob, DeltaOrder } from "../../src/mechanisms/recurrence/delta.ts";
-import { deltaBackward, deltaForward, deltaPlan } from "../../src/mechanisms/recurrence/delta.ts";
+import { deltaBackward, deltaForward, deltaPlan, deltaStep } from "../../src/mechanisms/recurrence/delta.ts";
 import type { Decay, Packed, Rows, Sizes } from "../../src/mechanisms/recurrence/problem.ts";
 import type { DType, TypedArray } from "../../src/tensor/dtype.ts";
 import { allocateArray } from "../../src/tensor/dtype.ts";
@@ -22,7 +22,7 @@ export type Values = Readonly<Record<string, Float64Array>>;
 /** How a case is run. */
 export interface RunOptions {
   readonly chunk?: number;
-  readonly order?: DeltaOrder;
+  readonly order?: DeltaOrder | undefined;
   /** Floats between the end of a row and the next one. */
   readonly gap?: number;
   /** Whether a write key of its own is passed. */
@@ -212,6 +212,56 @@ export function runForward(
     output: place.read(o, n, valueHeads * valueWidth),
     finalState: place.read({ slice: finalState, stride: Math.max(1, states) }, 1, states),
   };
+}
+
+/** Token after token by steps on a slab: sequence b lies on slot `slots[b]` of more slots than there are sequences. */
+export function runSteps(
+  device: Device,
+  of: DeltaCase,
+  slots: readonly number[],
+  options: RunOptions = {},
+): { output: Float64Array; finalState: Float64Array } {
+  const place = new Placement(device, options.gap ?? 0);
+  const { batch, time, valueHeads, keyWidth, valueWidth } = of.sizes;
+  const size = valueHeads * keyWidth * valueWidth;
+  const count = Math.max(...slots) + 1;
+  const slab = new Float64Array(count * size).fill(Number.NaN);
+  for (const [b, slot] of slots.entries())
+    slab.set(of.inputs["initialState"]!.subarray(b * size, (b + 1) * size), slot * size);
+  const states = place.flat(slab.length, slab);
+  const width = valueHeads * valueWidth;
+  const output = new Float64Array(batch * time * width);
+  for (let t = 0; t < time; t++) {
+    const o = place.rows(batch, width);
+    const job = placeJob(place, tokenOf(of, t), options);
+    device.run(deltaStep(job, { slots: place.ints(slots), states }, o));
+    const got = place.read(o, batch, width);
+    for (let b = 0; b < batch; b++)
+      output.set(got.subarray(b * width, (b + 1) * width), (b * time + t) * width);
+  }
+  const after = place.read({ slice: states, stride: slab.length }, 1, slab.length);
+  const finalState = new Float64Array(batch * size);
+  for (const [b, slot] of slots.entries())
+    finalState.set(after.subarray(slot * size, (slot + 1) * size), b * size);
+  return { output, finalState };
+}
+
+/** Token t of every batch row as a case of one token. */
+function tokenOf(of: DeltaCase, t: number): DeltaCase {
+  const { batch, time } = of.sizes;
+  const inputs = Object.fromEntries(
+    Object.entries(of.inputs)
+      .filter(([name]) => name !== "initialState")
+      .map(([name, values]) => {
+        if (name === "g" && of.decay === "head") return [name, values];
+        const width = values.length / (batch * time);
+        const one = new Float64Array(batch * width);
+        for (let b = 0; b < batch; b++)
+          one.set(values.subarray((b * time + t) * width, (b * time + t + 1) * width), b * width);
+        return [name, one];
+      }),
+  );
+  return { ...of, sizes: { ...of.sizes, time: 1 }, inputs };
 }
 
 /** Gradients of every input by name, the states kept by a forward pass of `form`. */

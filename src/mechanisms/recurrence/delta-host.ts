@@ -145,3 +145,20 @@ export const hostForward: HostKernel = (buffers, ints, floats) => {
     if (job.has("final")) final!.set(state, at.pair * size);
   }
 };
+
+/** One token for rows of a slab: the shared operands with slots and slab as initial state and cuSeqlens, then o. */
+export const hostStep: HostKernel = (buffers, ints, floats) => {
+  const job = hostJob(ints, floats);
+  const oRow = ints[intNames.length]!;
+  const [slots, slab, o] = buffers.slice(6) as TypedArray[];
+  const size = job.keyWidth * job.valueWidth;
+  for (let row = 0; row < job.sequences; row++)
+    for (let head = 0; head < job.valueHeads; head++) {
+      const at = (slots![row]! * job.valueHeads + head) * size;
+      const state = Float64Array.from(slab!.subarray(at, at + size));
+      const keyHead = Math.floor(head / (job.valueHeads / job.heads));
+      const here = { begin: row, end: row + 1, head, keyHead, pair: 0 };
+      hostToken(job, buffers, here, row, state, part(o!, row, oRow, head, job.valueWidth));
+      slab!.set(state, at);
+    }
+};

@@ -14,6 +14,11 @@ export function recurrentScratch(sizes: Sizes, columns: number): number {
   return headBytes + 4 * floats;
 }
 
+/** One token: its rows and a panel of the state. */
+export function stepScratch({ keyWidth }: Sizes): number {
+  return headBytes + 4 * (4 * ceilTo(keyWidth, 4) + 16 * keyWidth);
+}
+
 /** What `layOutChunk` takes. */
 export function chunkFloats(sizes: Sizes, chunk: number, perKey: boolean): number {
   const stride = ceilTo(sizes.keyWidth, 4);

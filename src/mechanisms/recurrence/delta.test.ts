@@ -7,6 +7,7 @@ import {
   readGolden,
   relativeRms,
   runForward,
+  runSteps,
   truth,
 } from "../../../tests/recurrence/delta-case.ts";
 import type { Device } from "../../device/device.ts";
@@ -310,6 +311,19 @@ test("delta with a write key of its own", () => {
       randomCase({ time: 40, heads: 2, keyWidth: 12, valueWidth: 20, decay, twoKeys: true }),
       decay,
     );
+});
+
+test("delta steps on slots of a slab equal the recurrent form bit for bit", () => {
+  for (const decay of gates)
+    for (const order of [undefined, { undecayedCorrection: true, readFirst: true }]) {
+      const shape = { batch: 3, time: 9, heads: 2, valueHeads: 4, keyWidth: 11, valueWidth: 21 } as const;
+      const of = randomCase({ ...shape, decay, twoKeys: order !== undefined, strongest: -1 });
+      for (const [name, device] of devices) {
+        const whole = runForward(device, "recurrent", of, { order });
+        const steps = runSteps(device, of, [4, 0, 2], { order, gap: 3 });
+        assert.deepEqual(steps, whole, `${decay} ${name}`);
+      }
+    }
 });
 
 test("delta refuses what contradicts itself", () => {

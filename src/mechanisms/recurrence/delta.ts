@@ -4,11 +4,11 @@
  */
 import type { Dispatch, Kernel, Slice } from "../../device/device.ts";
 import { UnsupportedError } from "../../errors.ts";
-import { hostForward } from "./delta-host.ts";
+import { hostForward, hostStep } from "./delta-host.ts";
 import { hostBackward } from "./delta-host-backward.ts";
 import type { DeltaJob, DeltaPlan } from "./delta-job.ts";
 import { checkDelta, deltaOrder, deltaPlan, flagBits, sharedArguments, unitColumns } from "./delta-job.ts";
-import { backwardScratch, chunkwiseScratch, recurrentScratch } from "./delta-scratch.ts";
+import { backwardScratch, chunkwiseScratch, recurrentScratch, stepScratch } from "./delta-scratch.ts";
 import type { Rows } from "./problem.ts";
 import { sequenceCount } from "./problem.ts";
 
@@ -26,6 +26,9 @@ export const deltaChunkwiseBackward: Kernel = {
   key: "recurrence.deltaChunkwise.backward",
   host: hostBackward,
 };
+
+/** One token for many rows, each on a slot of a slab of states. */
+export const deltaStepForward: Kernel = { key: "recurrence.deltaStep.forward", host: hostStep };
 
 /** Forward forms over whole sequences. */
 export type DeltaForm = "recurrent" | "chunkwise" | "parallel";
@@ -96,6 +99,40 @@ export function deltaForward(form: DeltaForm, job: DeltaJob, outputs: DeltaOutpu
       form === "recurrent"
         ? recurrentScratch(sizes, columns)
         : chunkwiseScratch(sizes, columns, plan.chunk, job.decay === "key"),
+  };
+}
+
+/** Slots of a slab of carried states, one for every row of a step. */
+export interface DeltaSlots {
+  /** int32 [rows], all different. */
+  readonly slots: Slice;
+  /** [slots,HV,K,V], changed in place. */
+  readonly states: Slice;
+}
+
+/**
+ * Lays out one token for `sizes.batch` rows (`sizes.time` is not looked at), each on its own slot of a slab of states:
+ * the same bits as the recurrent form. Cost: rows · HV · 4 · K · V multiply-adds and the bytes of the slots once.
+ *
+ * @param job q, keys [rows,H,K], v [rows,HV,V], beta [rows,HV], g [HV] | [rows,HV] | [rows,HV,K]; no initial state.
+ * @param slots Which states, and where they are.
+ * @param o [rows,HV,V].
+ * @throws ShapeError where axes contradict each other.
+ */
+export function deltaStep(job: DeltaJob, slots: DeltaSlots, o: Rows): Dispatch {
+  checkDelta("recurrence.delta.step", job);
+  const sizes = { ...job.sizes, time: 1 };
+  const one = { ...job, sizes, initialState: undefined, packed: undefined };
+  const columns = unitColumns(one);
+  const { buffers, ints } = sharedArguments(one, { chunk: 1, segment: 1, keptLength: 0 }, columns, 0);
+  return {
+    kernel: deltaStepForward,
+    buffers: [...buffers.slice(0, 6), slots.slots, slots.states, o.slice],
+    ints: [...ints, o.stride],
+    floats: [job.scale],
+    units: sizes.batch * sizes.valueHeads * Math.ceil(sizes.valueWidth / columns),
+    work: (4 / 3) * forwardWork(one),
+    scratchBytes: stepScratch(sizes),
   };
 }
 
