@@ -20,8 +20,12 @@ const slowestPerMillisecond = 10_000;
 /** A job this large is always shared: it outlasts whatever the system may do to a thread. */
 const alwaysShared = 2 ** 26;
 
-/** The longest run of jobs kept to the caller's thread after the others were found short of a processor. */
-const longestRest = 256;
+/** A job below this should not keep anybody waiting long enough to notice. */
+const shortWork = 2 ** 22;
+
+/** Milliseconds that jobs are kept to the caller's thread after the others were found short of a processor. */
+const shortestRest = 2;
+const longestRest = 500;
 
 /** What an executor runs on. */
 export interface Engine {
@@ -51,9 +55,9 @@ export class Executor {
   readonly #args: number;
   pool: Pool | undefined;
   dispatches = 0;
-  /** Jobs left to do alone, and how many it will be at the next disappointment. */
-  #rest = 0;
-  #nextRest = 1;
+  /** Until when jobs are done alone, and for how long after the next disappointment. */
+  #restUntil = 0;
+  #nextRest = shortestRest;
 
   constructor(engine: Engine, device: Device, unusable: (who: string, storage: Storage) => Error) {
     this.#engine = engine;
@@ -93,20 +97,21 @@ export class Executor {
   }
 
   #rests(work: number): boolean {
-    if (this.#rest === 0 || work >= alwaysShared) return false;
-    this.#rest--;
-    return true;
+    if (this.#restUntil === 0 || work >= alwaysShared) return false;
+    if (performance.now() < this.#restUntil) return true;
+    this.#restUntil = 0;
+    return false;
   }
 
   /**
    * On a busy machine a thread may lose its processor inside a job and hold everybody up for milliseconds. Where
    * that happens small jobs stay with the caller for a while, for longer each time.
    */
-  #learn(slept: boolean, work: number): void {
-    if (slept && work < alwaysShared) {
-      this.#rest = this.#nextRest;
+  #learn(outcome: number, work: number): void {
+    if (outcome === 4 ? work < alwaysShared : outcome === 3 && work < shortWork) {
+      this.#restUntil = performance.now() + this.#nextRest;
       this.#nextRest = Math.min(2 * this.#nextRest, longestRest);
-    } else if (this.#nextRest > 1) this.#nextRest--;
+    } else if (this.#nextRest > shortestRest) this.#nextRest *= 0.75;
   }
 
   #writeArguments(dispatch: Dispatch): void {
@@ -149,13 +154,13 @@ export class Executor {
       this.#settle(kernel.key, pool, instance.runtime.finish(block.address, patience));
       throw trapError(kernel.key, error);
     }
-    this.#learn(outcome === 3, work);
+    this.#learn(outcome, work);
     this.#settle(kernel.key, pool, outcome);
   }
 
   /** Turns what the runtime reports into an error: 1 a worker trapped, 2 a worker is gone. */
   #settle(who: string, pool: Pool, outcome: number): void {
-    if (outcome === 0 || outcome === 3) return;
+    if (outcome === 0 || outcome > 2) return;
     if (outcome === 1) throw trapError(who, pool.trapText());
     pool.lost ??= `no unit was done for ${this.#engine.workerTimeoutMs} ms and more`;
     pool.close();

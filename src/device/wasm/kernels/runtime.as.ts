@@ -83,7 +83,7 @@ export function trapped(control: usize, thread: i32): void {
 
 /**
  * Opens a job, takes a share, closes it. 0: done; 1: a worker trapped; 2: a worker made no progress in time; 3: done,
- * but the caller had spun its time and slept before the last worker left.
+ * but the caller waited an eighth of its spinning time for the last worker; 4: it spun all of it and slept.
  */
 export function dispatch(
   control: usize, kernel: i32, args: usize, units: i32, shares: i32, patience: i32,
@@ -105,7 +105,8 @@ export function finish(control: usize, patience: i32): i32 {
   atomic.or<i32>(control + ACTIVE, CLOSED);
   // Nothing is handed out any more, so that workers stop early where the caller's own share trapped.
   atomic.store<i32>(control + NEXT, load<i32>(control + JOB, 8));
-  let spins = load<i32>(control + SETTINGS);
+  const longest = load<i32>(control + SETTINGS);
+  let spins = longest;
   let done = -1;
   while (atomic.load<i32>(control + ACTIVE) != CLOSED) {
     if (--spins > 0) continue;
@@ -119,7 +120,7 @@ export function finish(control: usize, patience: i32): i32 {
     done = progress;
   }
   atomic.store<i32>(control + WAITING, 0);
-  if (load<i32>(control + SETTINGS, 8) == 0) return spins > 0 ? 0 : 3;
+  if (load<i32>(control + SETTINGS, 8) == 0) return spins <= 0 ? 4 : spins < longest - (longest >> 3) ? 3 : 0;
   store<i32>(control + SETTINGS, 0, 8);
   return 1;
 }
