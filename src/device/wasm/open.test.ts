@@ -40,7 +40,7 @@ const program = `
   const storage = device.allocate("float32", 50000);
   const kernel = { key: "selfTest.units.forward", host() {} };
   const buffers = [{ storage, offset: 0 }];
-  device.run({ kernel, buffers, ints: [50000, -1], floats: [1], units: 49, work: 1e7, scratchBytes: 4096 });
+  device.run({ kernel, buffers, ints: [50000, -1], floats: [1], units: 49, work: 1e8, scratchBytes: 4096 });
   console.log("threads", device.info().threads, device.readSync({ storage, offset: 100 }, 1)[0]);
 `;
 
