@@ -7,6 +7,7 @@ export * from "./dropout/index.ts";
 export * from "./embedding/index.ts";
 export * from "./matmul/index.ts";
 export * from "./max/index.ts";
+export * from "./norm/index.ts";
 export * from "./permute/index.ts";
 export * from "./reduce/index.ts";
 export * from "./repeat-heads/index.ts";

@@ -1,0 +1,124 @@
+import { dotRun } from "../../../device/wasm/kernels/rows.as";
+import { sigmoid4 } from "../../../device/wasm/kernels/sigmoid.as";
+import { floatAt, fma, intAt, pointerAt } from "../../../device/wasm/kernels/simd.as";
+import { factors, put, scaleRow, slopeRow, take, tripleRow, weightRow } from "./parts.as";
+
+// Norms of rms-norm.as.ts with a gate a(z): z·sigmoid(z), or sigmoid(z). The gate multiplies what comes out of the norm
+// (last) or what goes in (first). Scratch: groups·n floats of factors, then rows of n floats.
+
+/** a(z) from s = sigmoid(z): s times z, or times 1. */
+// @ts-ignore: decorator
+@inline function gateOf(z: v128, s: v128, isSilu: v128): v128 {
+  return f32x4.mul(s, v128.bitselect(z, f32x4.splat(1), isSilu));
+}
+
+/** a′(z): s (1 + z (1 − s)), or s (1 − s). */
+// @ts-ignore: decorator
+@inline function gateSlope(z: v128, s: v128, isSilu: v128): v128 {
+  const one = f32x4.splat(1);
+  const rest = f32x4.sub(one, s);
+  return f32x4.mul(s, fma(v128.bitselect(z, one, isSilu), rest, v128.and(one, isSilu)));
+}
+
+/** y = x·a(z), y may be x; the sigmoids are left in `room` unless that is 0. */
+// @ts-ignore: decorator
+@inline function gateRow(x: usize, z: usize, y: usize, room: usize, n: i32, isSilu: v128, keeps: bool): void {
+  for (; n >= 4; n -= 4) {
+    const s = sigmoid4(v128.load(z));
+    if (keeps) v128.store(room, s);
+    v128.store(y, f32x4.mul(v128.load(x), gateOf(v128.load(z), s, isSilu)));
+    x += 16;
+    z += 16;
+    y += 16;
+    if (keeps) room += 16;
+  }
+  if (n > 0) {
+    const s = sigmoid4(take(z, n));
+    if (keeps) put(room, s, n);
+    put(y, f32x4.mul(take(x, n), gateOf(take(z, n), s, isSilu)), n);
+  }
+}
+
+// args: x, w, z, y, r; n, stride, groups, mode, zStride, silu, first, rows; share, eps. One unit is a row.
+export function rmsNorm_gated_forward(args: usize, begin: i32, end: i32, scratch: usize): void {
+  const n = intAt(args, 5), stride = (<usize>intAt(args, 6)) << 2, groups = intAt(args, 7);
+  const zStride = (<usize>intAt(args, 9)) << 2, first = intAt(args, 11) != 0;
+  const isSilu = i32x4.splat(-intAt(args, 10));
+  const w = factors(pointerAt(args, 1), scratch, n * groups, intAt(args, 8));
+  for (let row = begin; row < end; row++) {
+    let x = pointerAt(args, 0) + (<usize>row) * stride;
+    const z = pointerAt(args, 2) + (<usize>row) * zStride;
+    const y = pointerAt(args, 3) + (((<usize>row) * (<usize>n)) << 2);
+    if (first) {
+      gateRow(x, z, y, 0, n, isSilu, false);
+      x = y;
+    }
+    const r: f32 = <f32>1 / sqrt<f32>(dotRun(x, x, n) * floatAt(args, 13) + floatAt(args, 14));
+    store<f32>(pointerAt(args, 4) + ((<usize>row) << 2), r);
+    scaleRow(x, w + ((<usize>((row % groups) * n)) << 2), y, n, r);
+    if (!first) gateRow(y, z, y, 0, n, isSilu, false);
+  }
+}
+
+/** Gate last: dz = dy·r·x·w·a′(z), and `du` = dy·a(z) is left in `room`. */
+function openLast(x: usize, w: usize, z: usize, dy: usize, dz: usize, room: usize, n: i32, r: f32, isSilu: v128): void {
+  const wide = f32x4.splat(r);
+  for (; n > 0; n -= 4) {
+    const count = min(4, n);
+    const gate = take(z, count), grad = take(dy, count);
+    const s = sigmoid4(gate);
+    put(room, f32x4.mul(grad, gateOf(gate, s, isSilu)), count);
+    const normed = f32x4.mul(f32x4.mul(take(x, count), wide), take(w, count));
+    put(dz, f32x4.mul(f32x4.mul(grad, normed), gateSlope(gate, s, isSilu)), count);
+    x += 16;
+    w += 16;
+    z += 16;
+    dy += 16;
+    dz += 16;
+    room += 16;
+  }
+}
+
+/** Gate first: from dh in dx and the sigmoids in `room`, dz = dh·x·a′(z) and dx = dh·a(z). */
+function closeFirst(x: usize, z: usize, dx: usize, dz: usize, room: usize, n: i32, isSilu: v128): void {
+  for (; n > 0; n -= 4) {
+    const count = min(4, n);
+    const dh = take(dx, count), gate = take(z, count), s = take(room, count);
+    put(dz, f32x4.mul(f32x4.mul(dh, take(x, count)), gateSlope(gate, s, isSilu)), count);
+    put(dx, f32x4.mul(dh, gateOf(gate, s, isSilu)), count);
+    x += 16;
+    z += 16;
+    dx += 16;
+    dz += 16;
+    room += 16;
+  }
+}
+
+// args: x, w, z, r, dy, dx, dz, dw; n, stride, groups, mode, zStride, silu, first, rows, block; share. One unit is
+// `block` times `groups` rows, whose part of the gradient by w is row `unit` of dw; there is none in mode 0.
+export function rmsNorm_gated_backward(args: usize, begin: i32, end: i32, scratch: usize): void {
+  const n = intAt(args, 8), groups = intAt(args, 10), mode = intAt(args, 11), first = intAt(args, 14) != 0;
+  const isSilu = i32x4.splat(-intAt(args, 13));
+  const rowBytes = (<usize>n) << 2, perUnit = intAt(args, 16) * groups;
+  const w = factors(pointerAt(args, 1), scratch, n * groups, mode);
+  const room = scratch + (<usize>groups) * rowBytes, gatedRow = room + rowBytes;
+  for (let unit = begin; unit < end; unit++) {
+    const dw = pointerAt(args, 7) + (<usize>unit) * (<usize>groups) * rowBytes;
+    if (mode != 0) memory.fill(dw, 0, (<usize>groups) * rowBytes);
+    const last = min((unit + 1) * perUnit, intAt(args, 15));
+    for (let row = unit * perUnit; row < last; row++) {
+      const x = pointerAt(args, 0) + (((<usize>row) * (<usize>intAt(args, 9))) << 2);
+      const z = pointerAt(args, 2) + (((<usize>row) * (<usize>intAt(args, 12))) << 2);
+      const at = (<usize>row) * rowBytes, group = (<usize>(row % groups)) * rowBytes;
+      const dy = pointerAt(args, 4) + at, dx = pointerAt(args, 5) + at, dz = pointerAt(args, 6) + at;
+      const r = load<f32>(pointerAt(args, 3) + ((<usize>row) << 2));
+      const h = first ? gatedRow : x, du = first ? dy : room;
+      if (first) gateRow(x, z, gatedRow, room, n, isSilu, true);
+      else openLast(x, w + group, z, dy, dz, room, n, r, isSilu);
+      const c = tripleRow(h, w + group, du, n) * floatAt(args, 17) * r * r * r;
+      if (mode != 0) weightRow(h, du, dw + group, n, r);
+      slopeRow(h, w + group, du, dx, n, r, c);
+      if (first) closeFirst(x, z, dx, dz, room, n, isSilu);
+    }
+  }
+}

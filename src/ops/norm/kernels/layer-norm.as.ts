@@ -1,0 +1,105 @@
+import { sumLanes } from "../../../device/wasm/kernels/lanes.as";
+import { sumRun } from "../../../device/wasm/kernels/rows.as";
+import { floatAt, fma, intAt, pointerAt } from "../../../device/wasm/kernels/simd.as";
+import { factors, put, take } from "./parts.as";
+
+// y = (x − mean)·r·w + b with r = 1 / √(variance + eps) for rows of n floats. Kept: mean and r of each row.
+
+/** Σ (x − mean)²; lanes behind the end count as the mean. */
+function squares(x: usize, n: i32, mean: f32): f32 {
+  const wide = f32x4.splat(mean);
+  let a = f32x4.splat(0), b = a;
+  for (; n >= 8; n -= 8) {
+    const d0 = f32x4.sub(v128.load(x), wide), d1 = f32x4.sub(v128.load(x, 16), wide);
+    a = fma(d0, d0, a);
+    b = fma(d1, d1, b);
+    x += 32;
+  }
+  let sum = sumLanes(f32x4.add(a, b));
+  for (; n > 0; n--) {
+    const d = load<f32>(x) - mean;
+    sum += d * d;
+    x += 4;
+  }
+  return sum;
+}
+
+/** y = (x − mean)·r·w + b; without b where that is 0. */
+// @ts-ignore: decorator
+@inline function centre(x: usize, w: usize, b: usize, y: usize, n: i32, mean: f32, r: f32, biased: bool): void {
+  const wideMean = f32x4.splat(mean), wideR = f32x4.splat(r);
+  for (; n >= 4; n -= 4) {
+    const normed = f32x4.mul(f32x4.sub(v128.load(x), wideMean), wideR);
+    v128.store(y, biased ? fma(normed, v128.load(w), v128.load(b)) : f32x4.mul(normed, v128.load(w)));
+    x += 16;
+    w += 16;
+    y += 16;
+    if (biased) b += 16;
+  }
+  if (n > 0) {
+    const normed = f32x4.mul(f32x4.sub(take(x, n), wideMean), wideR);
+    put(y, biased ? fma(normed, take(w, n), take(b, n)) : f32x4.mul(normed, take(w, n)), n);
+  }
+}
+
+// args: x, w, b, y, kept; n, stride, mode, biased, rows; eps. One unit is a row. Scratch: n floats.
+export function layerNorm_rows_forward(args: usize, begin: i32, end: i32, scratch: usize): void {
+  const n = intAt(args, 5), stride = (<usize>intAt(args, 6)) << 2, b = pointerAt(args, 2);
+  const w = factors(pointerAt(args, 1), scratch, n, intAt(args, 7));
+  for (let row = begin; row < end; row++) {
+    const x = pointerAt(args, 0) + (<usize>row) * stride;
+    const y = pointerAt(args, 3) + (((<usize>row) * (<usize>n)) << 2);
+    const mean = sumRun(x, n) / <f32>n;
+    const r: f32 = <f32>1 / sqrt<f32>(squares(x, n, mean) / <f32>n + floatAt(args, 10));
+    const kept = pointerAt(args, 4) + ((<usize>row) << 3);
+    store<f32>(kept, mean);
+    store<f32>(kept, r, 4);
+    if (intAt(args, 8) != 0) centre(x, w, b, y, n, mean, r, true);
+    else centre(x, w, b, y, n, mean, r, false);
+  }
+}
+
+/** One row: dw += dy·h and db += dy for h = (x − mean)·r, and dx = r (w·dy − mean of it − h · mean of h·w·dy). */
+function slope(x: usize, w: usize, dy: usize, dx: usize, dw: usize, db: usize, n: i32, mean: f32, r: f32, learns: bool): void {
+  const wideMean = f32x4.splat(mean), wideR = f32x4.splat(r);
+  let sum = f32x4.splat(0), product = sum;
+  for (let i = 0; i < n; i += 4) {
+    const at = (<usize>i) << 2, count = min(4, n - i);
+    const grad = take(dy + at, count);
+    const h = f32x4.mul(f32x4.sub(take(x + at, count), wideMean), wideR);
+    const g = f32x4.mul(grad, take(w + at, count));
+    sum = f32x4.add(sum, g);
+    product = fma(g, h, product);
+    if (learns) {
+      put(dw + at, fma(grad, h, take(dw + at, count)), count);
+      put(db + at, f32x4.add(take(db + at, count), grad), count);
+    }
+  }
+  const base = f32x4.splat(sumLanes(sum) / <f32>n), turn = f32x4.splat(sumLanes(product) / <f32>n);
+  for (let i = 0; i < n; i += 4) {
+    const at = (<usize>i) << 2, count = min(4, n - i);
+    const h = f32x4.mul(f32x4.sub(take(x + at, count), wideMean), wideR);
+    const g = f32x4.sub(f32x4.mul(take(dy + at, count), take(w + at, count)), base);
+    put(dx + at, f32x4.mul(wideR, f32x4.sub(g, f32x4.mul(h, turn))), count);
+  }
+}
+
+// args: x, w, kept, dy, dx, dwb; n, stride, mode, rows, block, learns. One unit is `block` rows, whose part of the
+// gradients by w and by b is row `unit` of dwb [units, 2, n]. Scratch: n floats.
+export function layerNorm_rows_backward(args: usize, begin: i32, end: i32, scratch: usize): void {
+  const n = intAt(args, 6), stride = (<usize>intAt(args, 7)) << 2, rows = intAt(args, 9), block = intAt(args, 10);
+  const learns = intAt(args, 11) != 0;
+  const w = factors(pointerAt(args, 1), scratch, n, intAt(args, 8));
+  const rowBytes = (<usize>n) << 2;
+  for (let unit = begin; unit < end; unit++) {
+    const dw = pointerAt(args, 5) + (<usize>unit) * rowBytes * 2;
+    if (learns) memory.fill(dw, 0, rowBytes * 2);
+    const last = min((unit + 1) * block, rows);
+    for (let row = unit * block; row < last; row++) {
+      const at = (<usize>row) * rowBytes;
+      const kept = pointerAt(args, 2) + ((<usize>row) << 3);
+      const x = pointerAt(args, 0) + (<usize>row) * stride;
+      slope(x, w, pointerAt(args, 3) + at, pointerAt(args, 4) + at, dw, dw + rowBytes, n, load<f32>(kept), load<f32>(kept, 4), learns);
+    }
+  }
+}
