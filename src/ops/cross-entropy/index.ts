@@ -159,6 +159,12 @@ export const crossEntropyEntry: OpEntry<CrossEntropyOptions> = {
       terms: 17,
     },
     {
+      name: "no rows",
+      inputs: { logits: { shape: [0, 12] }, targets: targets(0, 12) },
+      options: {},
+      terms: 1,
+    },
+    {
       name: "target outside",
       inputs: { logits: { shape: [1, 4] }, targets: { shape: [1], sample: "values", values: [4] } },
       options: {},

@@ -47,6 +47,12 @@ export const scatterRowsEntry: OpEntry<{ readonly count: number }> = {
       gradientTerms: { rows: 1 },
     })),
     {
+      name: "no rows",
+      inputs: { rows: { shape: [0, 3] }, ids: { shape: [0], sample: "integers", low: 0, high: 7 } },
+      options: { count: 2 },
+      terms: 1,
+    },
+    {
       name: "id outside",
       inputs: { rows: { shape: [2, 3] }, ids: { shape: [2], sample: "values", values: [0, 5] } },
       options: { count: 5 },
