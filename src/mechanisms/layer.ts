@@ -19,6 +19,10 @@ export interface LayerOptions {
   readonly layer?: number;
   readonly layers?: number;
   readonly normEps?: number;
+  /** Rotary positions of the model; mixers that have none of their own and need none leave them aside. */
+  readonly rotary?: { readonly base?: number; readonly width?: number };
+  /** Norms of queries and keys weigh by 1 + w, in mixers that have such norms. */
+  readonly zeroCentred?: boolean;
   readonly [own: string]: unknown;
 }
 

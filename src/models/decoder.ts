@@ -144,7 +144,8 @@ export class Decoder extends Module {
     const { width, heads, layers, normEps = 1e-5 } = config;
     const rotary = config.positions?.kind === "rotary" ? { rotary: config.positions } : {};
     const mixer = choice.mechanism.layer({
-      ...{ width, heads, layer: i, layers, normEps, zeroCentred: config.zeroCentred ?? false },
+      ...{ width, heads, layer: i, layers, normEps },
+      ...(config.zeroCentred ? { zeroCentred: true } : {}),
       ...rotary,
       ...config.mixer,
       ...choice.options,

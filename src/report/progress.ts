@@ -33,7 +33,7 @@ export class Progress {
       this.#target.write(`${this.#label} ${percent.trim()} ${text}, ${formatSeconds(left)} left\n`);
       return;
     }
-    const tail = `${percent} ${text} ${formatSeconds(left)} left`;
+    const tail = `${percent} ${text}, ${formatSeconds(left)} left`;
     const width = Math.max(
       8,
       Math.min(30, (this.#target.columns ?? 80) - this.#label.length - tail.length - 5),

@@ -101,7 +101,7 @@ async function run(path: string | undefined, options: TrainOptions, signal: Abor
     for await (const step of job.train(text.train, limits)) {
       if (options.json) console.log(JSON.stringify(step));
       const skips = step.skips > 0 ? `, ${step.skips} steps skipped` : "";
-      progress.update(step.step / steps, `step ${step.step} loss ${step.loss.toFixed(3)}${skips},`);
+      progress.update(step.step / steps, `step ${step.step} loss ${step.loss.toFixed(3)}${skips}`);
     }
     progress.end();
     if (text.heldOut.length > job.config.training.time) {

@@ -77,7 +77,10 @@ export function headSizes(
   );
 }
 
-const sharedNames = ["width", "heads", "valueHeads", "keyWidth", "valueWidth", "layer", "layers", "normEps"];
+const sharedNames = [
+  ...["width", "heads", "valueHeads", "keyWidth", "valueWidth", "layer", "layers", "normEps"],
+  ...["rotary", "zeroCentred"],
+];
 
 /** Throws a ConfigError for an option that neither every layer nor this one has: a typing mistake changes nothing else. */
 export function checkOptions(who: string, options: LayerOptions, own: readonly string[] = []): void {

@@ -88,6 +88,8 @@ export class LanguageRun {
 
   /** Begins a run in a new folder. */
   static async create(path: string, config: LanguageRunConfig, device: Device): Promise<LanguageRun> {
+    // A model that cannot be built leaves no folder behind.
+    new Decoder(config.model);
     return new LanguageRun(await RunFolder.create(path, config), config, device);
   }
 
