@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
-import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, test } from "node:test";
@@ -13,6 +13,8 @@ const manifest = JSON.parse(readFileSync(join(root, "package.json"), "utf8")) as
 const names = entries().map(({ subpath }) => `linnet${subpath.slice(1)}`);
 /** Entries that are for Node alone; all others must load in a browser. */
 const nodeOnly = ["linnet/serve"];
+/** Dependencies that `dist/cli` has and no entry. */
+const ofTheProgram = ["commander", "picocolors"];
 const builtInTime = { timeout: 300_000 };
 
 /** The package as npm would install it, built when the first case asks for it. */
@@ -149,11 +151,34 @@ test("package.json asks nothing of an install", () => {
   const atInstall = scripts.filter((name) => /^(pre|post)?install$|^prepare$|^(pre|post)prepare$/.test(name));
   assert.deepEqual(atInstall, []);
   assert.equal(manifest["sideEffects"], false);
-  assert.deepEqual(Object.keys((manifest["dependencies"] ?? {}) as object), []);
 });
 
-test("development dependencies are pinned", () => {
-  for (const [name, version] of Object.entries(manifest["devDependencies"] as Record<string, string>)) {
+test("only the command line depends on other packages", () => {
+  const dependencies = Object.keys((manifest["dependencies"] ?? {}) as object);
+  assert.deepEqual(
+    dependencies.filter((name) => !ofTheProgram.includes(name)),
+    [],
+  );
+  // That no entry imports one of them is shown by the bundles above: nothing but the package lies beside them.
+});
+
+test("the program of the built package says its version and its commands", builtInTime, async () => {
+  const folder = await installed();
+  for (const name of ofTheProgram) {
+    symlinkSync(join(root, "node_modules", name), join(folder, "node_modules", name), "junction");
+  }
+  const path = join(folder, "node_modules/linnet", (manifest["bin"] as { linnet: string }).linnet);
+  const say = async (...words: string[]) =>
+    (await promisify(execFile)(process.execPath, [path, ...words])).stdout;
+  assert.equal((await say("--version")).trim(), manifest["version"]);
+  assert.match(await say("--help"), /Usage: linnet/);
+  for (const name of ofTheProgram) rmSync(join(folder, "node_modules", name), { recursive: true });
+});
+
+test("dependencies are pinned", () => {
+  const kinds = ["dependencies", "optionalDependencies", "devDependencies"];
+  const versions = Object.assign({}, ...kinds.map((kind) => manifest[kind])) as Record<string, string>;
+  for (const [name, version] of Object.entries(versions)) {
     assert.match(version, /^\d+\.\d+\.\d+$/, name);
   }
 });
