@@ -31,3 +31,24 @@ export function dot(a: Float64Array, b: Float64Array): number {
   for (let i = 0; i < a.length; i++) sum += a[i]! * b[i]!;
   return sum;
 }
+
+/** A gate `[B,T,HV,K]` made equal along its channels, and the same as `[B,T,HV]`: the first channel's values. */
+export function equalChannels(g: Values): { scalar: Values; channels: Values } {
+  const K = g.shape[3]!;
+  const outer = g.shape.slice(0, 3);
+  const data = Float64Array.from({ length: g.data.length / Math.max(1, K) }, (_, i) => g.data[i * K]!);
+  return {
+    scalar: { shape: outer, data },
+    channels: { shape: g.shape, data: g.data.map((_, i) => data[Math.floor(i / K)]!) },
+  };
+}
+
+/** Keys `[B,T,H,K]` that are orthonormal over time for T ≤ K: token t points along axis (t + h) mod K. */
+export function axisKeys(shape: readonly number[]): Values {
+  const [B, T, H, K] = shape as [number, number, number, number];
+  const keys = zeroValues(shape);
+  for (let b = 0; b < B; b++)
+    for (let t = 0; t < T; t++)
+      for (let h = 0; h < H; h++) keys.data[position(keys, b, t, h, (t + h) % K)] = 1;
+  return keys;
+}

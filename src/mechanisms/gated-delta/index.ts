@@ -1,5 +1,6 @@
 import type { Mechanism, Values } from "../mechanism.ts";
 import { recurrenceForms } from "../recurrence/forms.ts";
+import { traitsOf } from "../recurrence/traits.ts";
 import {
   benchShapes,
   initialState,
@@ -30,19 +31,7 @@ export const gatedDelta: Mechanism = {
   ],
   inputs,
   state: { state: matrixState },
-  traits: {
-    decay: "scalar",
-    write: "delta",
-    normalized: false,
-    causal: true,
-    full: false,
-    prefixExact: true,
-    constantState: true,
-    linearInValue: true,
-    unitKeys: true,
-    correctionReadsDecayed: true,
-    readsBeforeWrite: false,
-  },
+  traits: traitsOf(rule),
   reference,
   forms: recurrenceForms({ id: "gated-delta", inputs, rule }),
   reductions: [

@@ -1,15 +1,14 @@
 import type { Tensor } from "../../autograd/tensor.ts";
 import { Linear } from "../../nn/linear.ts";
 import { Parameter } from "../../nn/module.ts";
-import { ShortConv } from "../../nn/short-conv.ts";
 import { exp, sigmoid, softplus } from "../../ops/activation/index.ts";
 import { add, multiply } from "../../ops/arithmetic/index.ts";
 import { negate, scale } from "../../ops/scale/index.ts";
-import { unitLength } from "../feature-maps/unit.ts";
-import type { LayerOptions, StateSpec } from "../layer.ts";
+import type { LayerOptions } from "../layer.ts";
+import { ConvolvedLayer } from "../recurrence/convolved-layer.ts";
 import { decayRateInit, timeStepInit } from "../recurrence/gate-init.ts";
 import { HeadNorm } from "../recurrence/head-norm.ts";
-import { checkOptions, type HeadSizes, headSizes, RecurrentLayer } from "../recurrence/recurrent-layer.ts";
+import { checkOptions, headSizes } from "../recurrence/recurrent-layer.ts";
 import { fromHeads, type Stream, toHeads } from "../recurrence/stream.ts";
 import { rule } from "./rule.ts";
 
@@ -23,23 +22,15 @@ export interface GatedDeltaOptions extends LayerOptions {
   readonly negativeEigenvalues?: boolean;
 }
 
+const who = "gated-delta";
+
 /**
  * The layer of Gated DeltaNet (arXiv 2412.06464): q, k and v by short convolutions with silu, q and k at unit length,
  * g = −exp(A_log)·softplus(a + dt_bias), beta = σ(b), a norm per head gated by silu.
  */
-export class GatedDeltaLayer extends RecurrentLayer {
-  protected readonly who = "gated-delta";
-  protected readonly width: number;
-  readonly sizes: HeadSizes;
-  readonly stateSpec: Readonly<Record<string, StateSpec>>;
-  readonly qProj: Linear;
-  readonly kProj: Linear;
-  readonly vProj: Linear;
+export class GatedDeltaLayer extends ConvolvedLayer {
   readonly aProj: Linear;
   readonly bProj: Linear;
-  readonly qConv1d: ShortConv;
-  readonly kConv1d: ShortConv;
-  readonly vConv1d: ShortConv;
   readonly aLog: Parameter;
   readonly dtBias: Parameter;
   readonly gProj: Linear | undefined;
@@ -48,50 +39,29 @@ export class GatedDeltaLayer extends RecurrentLayer {
   readonly #strongest: number;
 
   constructor(options: GatedDeltaOptions) {
-    super();
-    checkOptions(this.who, options, ["convWidth", "outputGate", "negativeEigenvalues"]);
-    this.sizes = headSizes(this.who, options, (D, H) => {
+    checkOptions(who, options, ["convWidth", "outputGate", "negativeEigenvalues"]);
+    const sizes = headSizes(who, options, (D, H) => {
       const K = options.keyWidth ?? Math.round((0.75 * D) / H);
       return { K, V: 2 * K };
     });
-    const { D, H, HV, K, V } = this.sizes;
-    const { convWidth = 4, outputGate = true } = options;
-    this.width = D;
+    super(who, sizes, options.convWidth);
+    const { D, HV, V } = sizes;
     this.#strongest = options.negativeEigenvalues ? 2 : 1;
-    this.stateSpec = {
-      qConv: { shape: [convWidth - 1, H * K], cache: false },
-      kConv: { shape: [convWidth - 1, H * K], cache: false },
-      vConv: { shape: [convWidth - 1, HV * V], cache: false },
-      state: { shape: [HV, K, V], cache: false },
-    };
-    const conv = (channels: number): ShortConv =>
-      new ShortConv({ channels, width: convWidth, activation: "silu" });
-    this.qProj = new Linear(D, H * K);
-    this.kProj = new Linear(D, H * K);
-    this.vProj = new Linear(D, HV * V);
     this.aProj = new Linear(D, HV);
     this.bProj = new Linear(D, HV);
-    this.qConv1d = conv(H * K);
-    this.kConv1d = conv(H * K);
-    this.vConv1d = conv(HV * V);
     this.aLog = new Parameter([HV], { init: decayRateInit(0, 16), decays: false });
     this.dtBias = new Parameter([HV], { init: timeStepInit(), decays: false });
-    this.gProj = outputGate ? new Linear(D, HV * V) : undefined;
+    this.gProj = (options.outputGate ?? true) ? new Linear(D, HV * V) : undefined;
     this.oNorm = new HeadNorm(V, options.normEps ?? 1e-5);
     this.oProj = new Linear(HV * V, D);
   }
 
   protected mix(x: Tensor, stream: Stream): Tensor {
-    const { H, HV } = this.sizes;
-    const q = stream.convolve(this.qConv1d, this.qProj.forward(x), "qConv");
-    const k = stream.convolve(this.kConv1d, this.kProj.forward(x), "kConv");
-    const v = stream.convolve(this.vConv1d, this.vProj.forward(x), "vConv");
+    const { HV } = this.sizes;
     const steps = softplus(add(this.aProj.forward(x), this.dtBias.value));
     const strength = sigmoid(this.bProj.forward(x));
     const o = stream.recur(rule, {
-      q: unitLength(toHeads(q, H)),
-      k: unitLength(toHeads(k, H)),
-      v: toHeads(v, HV),
+      ...this.heads(x, stream),
       g: multiply(steps, negate(exp(this.aLog.value))),
       beta: this.#strongest === 1 ? strength : scale(strength, this.#strongest),
     });

@@ -1,9 +1,11 @@
 import { eluPlusOneMap } from "../feature-maps/elu-plus-one.ts";
 import type { Mechanism } from "../mechanism.ts";
+import { traitsOf } from "../recurrence/traits.ts";
 import { benchShapes, featureNormalizerState, featureState } from "../rules.ts";
 import { inputs, linearForms } from "./forms.ts";
 import { LinearAttentionLayer } from "./layer.ts";
 import { reference } from "./reference.ts";
+import { rule } from "./rule.ts";
 
 /** Linear attention: a positive map instead of the exponential, a running sum instead of a softmax. */
 export const linear: Mechanism = {
@@ -23,19 +25,7 @@ export const linear: Mechanism = {
   ],
   inputs,
   state: { state: featureState, normalizer: featureNormalizerState },
-  traits: {
-    decay: "none",
-    write: "add",
-    normalized: true,
-    causal: true,
-    full: true,
-    prefixExact: true,
-    constantState: true,
-    linearInValue: true,
-    unitKeys: false,
-    correctionReadsDecayed: true,
-    readsBeforeWrite: false,
-  },
+  traits: traitsOf(rule, { full: true }),
   featureWidth: eluPlusOneMap.width,
   reference,
   forms: linearForms(eluPlusOneMap),

@@ -9,7 +9,7 @@ import { HadamardMap } from "../feature-maps/hadamard.ts";
 import { type FeatureMap, featureMap } from "../feature-maps/index.ts";
 import type { LayerOptions, StateSpec } from "../layer.ts";
 import { HeadNorm } from "../recurrence/head-norm.ts";
-import { checkOptions, type HeadSizes, headSizes, RecurrentLayer } from "../recurrence/recurrent-layer.ts";
+import { checkOptions, headSizes, RecurrentLayer } from "../recurrence/recurrent-layer.ts";
 import { defaultEps } from "../recurrence/rule.ts";
 import { fromHeads, type Stream, toHeads } from "../recurrence/stream.ts";
 import { bareRule, rule } from "./rule.ts";
@@ -28,16 +28,14 @@ export interface LinearAttentionOptions extends LayerOptions {
   readonly scale?: number;
 }
 
+const who = "linear";
+
 /**
  * The layer of linear attention (arXiv 2006.16236): o = Σ φ(q)·φ(k) v / Σ φ(q)·φ(k) between projections. With rotary
  * positions the numerator is turned and the denominator is not (RoFormer, arXiv 2104.09864, eq. 19), so that it stays
  * positive.
  */
 export class LinearAttentionLayer extends RecurrentLayer {
-  protected readonly who = "linear";
-  protected override readonly reach = { full: true };
-  protected readonly width: number;
-  readonly sizes: HeadSizes;
   readonly stateSpec: Readonly<Record<string, StateSpec>>;
   readonly qProj: Linear;
   readonly kProj: Linear;
@@ -52,12 +50,11 @@ export class LinearAttentionLayer extends RecurrentLayer {
   readonly #scale: number;
 
   constructor(options: LinearAttentionOptions) {
-    super();
-    checkOptions(this.who, options, ["featureMap", "normalize", "rotaryBase", "norm", "scale"]);
-    this.sizes = headSizes(this.who, options, (D, H) => ({ K: D / H, V: D / H }));
-    const { D, H, HV, K, V } = this.sizes;
+    checkOptions(who, options, ["featureMap", "normalize", "rotaryBase", "norm", "scale"]);
+    const sizes = headSizes(who, options, (D, H) => ({ K: D / H, V: D / H }));
+    super(who, sizes, { full: true });
+    const { D, H, HV, K, V } = sizes;
     const { featureMap: map = "elu+1", rotaryBase } = options;
-    this.width = D;
     this.#map = map === "hadamard" ? undefined : featureMap(map);
     if (this.#map?.draw !== undefined)
       throw new ConfigError(

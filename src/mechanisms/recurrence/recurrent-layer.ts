@@ -12,9 +12,16 @@ export interface LayerReach {
 /** What the layers of all recurrences share: padding, carried state, and refusing what they cannot do. */
 export abstract class RecurrentLayer extends Layer {
   /** Id of the mechanism, for errors. */
-  protected abstract readonly who: string;
-  protected abstract readonly width: number;
-  protected readonly reach: LayerReach = { full: false };
+  protected readonly who: string;
+  readonly sizes: HeadSizes;
+  readonly #reach: LayerReach;
+
+  constructor(who: string, sizes: HeadSizes, reach: LayerReach = { full: false }) {
+    super();
+    this.who = who;
+    this.sizes = sizes;
+    this.#reach = reach;
+  }
 
   override forward(x: Tensor, context: LayerContext): Tensor {
     this.check(x, context);
@@ -26,12 +33,12 @@ export abstract class RecurrentLayer extends Layer {
   protected abstract mix(x: Tensor, stream: Stream): Tensor;
 
   private check(x: Tensor, context: LayerContext): void {
-    if (x.rank !== 3 || x.shape[2] !== this.width) {
+    if (x.rank !== 3 || x.shape[2] !== this.sizes.D) {
       throw new ShapeError(
-        `[${this.who}] x does not fit the layer: expected [B, T, D=${this.width}], got [${x.shape.join(", ")}]`,
+        `[${this.who}] x does not fit the layer: expected [B, T, D=${this.sizes.D}], got [${x.shape.join(", ")}]`,
       );
     }
-    if (this.reach.full || (context.causal && context.memory === undefined)) return;
+    if (this.#reach.full || (context.causal && context.memory === undefined)) return;
     throw new UnsupportedError(
       `[${this.who}] the layer is causal: expected causal: true and no memory, got ${context.causal ? "a memory" : "causal: false"}`,
       "Its update follows the order of the tokens; use a mechanism whose traits say full.",
