@@ -22,7 +22,7 @@ export interface LayerOptions {
   /** Rotary positions of the model; mixers that have none of their own and need none leave them aside. */
   readonly rotary?: { readonly base?: number; readonly width?: number };
   /** Norms of queries and keys weigh by 1 + w, in mixers that have such norms. */
-  readonly zeroCentred?: boolean;
+  readonly zeroCentered?: boolean;
   readonly [own: string]: unknown;
 }
 

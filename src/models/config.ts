@@ -76,7 +76,7 @@ export interface DecoderConfig {
   readonly norm?: "rms" | "layer";
   readonly normEps?: number;
   /** RMS norms weigh by 1 + w. */
-  readonly zeroCentred?: boolean;
+  readonly zeroCentered?: boolean;
   readonly positions?: PositionConfig;
   /** The output layer shares the table of the input. */
   readonly tied?: boolean;

@@ -62,7 +62,7 @@ export class Decoder extends Module {
     const normOptions = {
       kind: config.norm ?? "rms",
       eps: normEps,
-      zeroCentred: config.zeroCentred ?? false,
+      zeroCentered: config.zeroCentered ?? false,
     } as const;
     this.embedding = new Embedding(vocabularySize, width, normalInit(deviation));
     this.positions = new Positions(config.positions ?? { kind: "none" }, width);
@@ -145,7 +145,7 @@ export class Decoder extends Module {
     const rotary = config.positions?.kind === "rotary" ? { rotary: config.positions } : {};
     const mixer = choice.mechanism.layer({
       ...{ width, heads, layer: i, layers, normEps },
-      ...(config.zeroCentred ? { zeroCentred: true } : {}),
+      ...(config.zeroCentered ? { zeroCentered: true } : {}),
       ...rotary,
       ...config.mixer,
       ...choice.options,

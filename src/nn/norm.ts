@@ -1,8 +1,5 @@
 import type { Tensor } from "../autograd/tensor.ts";
-import { sqrt, square } from "../ops/activation/index.ts";
-import { add, divide, multiply, subtract } from "../ops/arithmetic/index.ts";
-import { mean } from "../ops/reduce/index.ts";
-import { scale } from "../ops/scale/index.ts";
+import { layerNorm, rmsNorm } from "../ops/norm/index.ts";
 import { onesInit, zerosInit } from "./init.ts";
 import { Module, Parameter } from "./module.ts";
 
@@ -11,7 +8,7 @@ export interface NormOptions {
   readonly kind?: "rms" | "layer";
   readonly eps?: number;
   /** Weigh by 1 + w with w around 0. */
-  readonly zeroCentred?: boolean;
+  readonly zeroCentered?: boolean;
 }
 
 /** Brings the last axis to unit size. */
@@ -24,19 +21,17 @@ export abstract class Norm extends Module {
 export class RmsNorm extends Norm {
   readonly weight: Parameter;
   readonly eps: number;
-  readonly zeroCentred: boolean;
+  readonly zeroCentered: boolean;
 
   constructor(width: number, options: Omit<NormOptions, "kind"> = {}) {
     super();
     this.eps = options.eps ?? 1e-5;
-    this.zeroCentred = options.zeroCentred ?? false;
-    this.weight = new Parameter([width], { init: this.zeroCentred ? zerosInit : onesInit, decays: false });
+    this.zeroCentered = options.zeroCentered ?? false;
+    this.weight = new Parameter([width], { init: this.zeroCentered ? zerosInit : onesInit, decays: false });
   }
 
   forward(x: Tensor): Tensor {
-    const size = sqrt(scale(mean(square(x), { axes: -1, keepDims: true }), 1, this.eps));
-    const weight = this.zeroCentred ? scale(this.weight.value, 1, 1) : this.weight.value;
-    return multiply(divide(x, size), weight);
+    return rmsNorm(x, this.weight.value, { eps: this.eps, zeroCentered: this.zeroCentered });
   }
 }
 
@@ -54,9 +49,7 @@ export class LayerNorm extends Norm {
   }
 
   forward(x: Tensor): Tensor {
-    const centred = subtract(x, mean(x, { axes: -1, keepDims: true }));
-    const size = sqrt(scale(mean(square(centred), { axes: -1, keepDims: true }), 1, this.eps));
-    return add(multiply(divide(centred, size), this.weight.value), this.bias.value);
+    return layerNorm(x, this.weight.value, this.bias.value, { eps: this.eps });
   }
 }
 
@@ -64,5 +57,5 @@ export class LayerNorm extends Norm {
 export function norm(width: number, options: NormOptions = {}): Norm {
   const eps = options.eps ?? 1e-5;
   if (options.kind === "layer") return new LayerNorm(width, { eps });
-  return new RmsNorm(width, { eps, zeroCentred: options.zeroCentred ?? false });
+  return new RmsNorm(width, { eps, zeroCentered: options.zeroCentered ?? false });
 }

@@ -2,10 +2,10 @@ import type { HostKernel } from "../../device/device.ts";
 import type { TypedArray } from "../../tensor/dtype.ts";
 
 /** How weights become factors: none, w, or 1 + w. */
-export const weightModes = { none: 0, plain: 1, zeroCentred: 2 } as const;
+export const weightModes = { none: 0, plain: 1, zeroCentered: 2 } as const;
 
 function factor(w: TypedArray, i: number, mode: number): number {
-  return mode === weightModes.none ? 1 : w[i]! + (mode === weightModes.zeroCentred ? 1 : 0);
+  return mode === weightModes.none ? 1 : w[i]! + (mode === weightModes.zeroCentered ? 1 : 0);
 }
 
 function sigmoid(z: number): number {

@@ -90,7 +90,7 @@ function solve(who: string, inputs: Inputs, options: Options): Omit<Job, "r"> {
     rows: n === 0 ? 0 : x.size / n,
     groups,
     mode:
-      weight === undefined ? weightModes.none : zeroCentered ? weightModes.zeroCentred : weightModes.plain,
+      weight === undefined ? weightModes.none : zeroCentered ? weightModes.zeroCentered : weightModes.plain,
     share: options.norm === "mean" ? 1 / n : 1,
   };
 }
