@@ -1,12 +1,7 @@
 import type { Tensor } from "../../autograd/tensor.ts";
 import { onesInit } from "../../nn/init.ts";
 import { Module, Parameter } from "../../nn/module.ts";
-import { sigmoid, silu, sqrt, square } from "../../ops/activation/index.ts";
-import { divide, multiply } from "../../ops/arithmetic/index.ts";
-import { mean } from "../../ops/reduce/index.ts";
-import { scale } from "../../ops/scale/index.ts";
-
-const gates = { silu, sigmoid } as const;
+import { gatedRmsNorm, rmsNorm } from "../../ops/norm/index.ts";
 
 /**
  * o / √(mean o² + eps) · weight along the last axis, times the activation of a gate where there is one: what brings the
@@ -15,9 +10,9 @@ const gates = { silu, sigmoid } as const;
 export class HeadNorm extends Module {
   readonly weight: Parameter;
   readonly eps: number;
-  readonly activation: keyof typeof gates;
+  readonly activation: "silu" | "sigmoid";
 
-  constructor(width: number, eps: number, activation: keyof typeof gates = "silu") {
+  constructor(width: number, eps: number, activation: "silu" | "sigmoid" = "silu") {
     super();
     this.weight = new Parameter([width], { init: onesInit, decays: false });
     this.eps = eps;
@@ -26,8 +21,8 @@ export class HeadNorm extends Module {
 
   /** `o [..., V]`, `gate [..., V]` → `[..., V]`. */
   forward(o: Tensor, gate?: Tensor): Tensor {
-    const size = sqrt(scale(mean(square(o), { axes: -1, keepDims: true }), 1, this.eps));
-    const normed = multiply(divide(o, size), this.weight.value);
-    return gate === undefined ? normed : multiply(normed, gates[this.activation](gate));
+    const { eps, activation, weight } = this;
+    if (gate === undefined) return rmsNorm(o, weight.value, { eps });
+    return gatedRmsNorm(o, gate, weight.value, { eps, activation });
   }
 }
