@@ -5,6 +5,7 @@
 import { execFile } from "node:child_process";
 import { createHash } from "node:crypto";
 import { existsSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
 import { dirname, join, relative, resolve } from "node:path";
 import { fileURLToPath, pathToFileURL } from "node:url";
 import { promisify } from "node:util";
@@ -69,6 +70,18 @@ function entry(sources: string[]): { text: string; kernels: string[] } {
   return { text: `${lines.join("\n")}\n`, kernels };
 }
 
+/** The binary of a tier, from an earlier build of the same sources on this machine where there was one. */
+async function binaryOf(tier: (typeof tiers)[number], stamp: string): Promise<Uint8Array> {
+  const kept = join(tmpdir(), "linnet-kernels", `${stamp}-${tier.name}.wasm`);
+  if (existsSync(kept)) {
+    const binary = readFileSync(kept);
+    if (WebAssembly.validate(binary) || tier.tier > 0) return binary;
+  }
+  const binary = await compile(tier);
+  write(kept, binary);
+  return binary;
+}
+
 async function compile(tier: (typeof tiers)[number]): Promise<Uint8Array> {
   const output = join(generated, `tier-${tier.name}.${process.pid}.wasm`);
   const flags = [
@@ -113,7 +126,7 @@ export async function buildKernels(log: (line: string) => void): Promise<void> {
   const outputs = await runGenerators(found);
   const { text, kernels } = entry([...found.filter((file) => file.endsWith(".as.ts")), ...outputs].sort());
   write(join(generated, "entry.as.ts"), text);
-  const binaries = await Promise.all(tiers.map(compile));
+  const binaries = await Promise.all(tiers.map((tier) => binaryOf(tier, stamp)));
   for (const [i, tier] of tiers.entries())
     write(join(generated, `tier-${tier.name}.ts`), moduleText(binaries[i]!));
   const names = JSON.stringify(kernels, null, 2);
