@@ -33,7 +33,7 @@ export class LanguageModel {
    *
    * @example
    * const session = model.session();
-   * for await (const { text } of session.generate({ prompt: "Call me", maxNewTokens: 20 })) process.stdout.write(text);
+   * for await (const { text } of session.generate({ prompt: "Call me", maxNewTokens: 20 })) console.log(text);
    */
   session(): Session {
     return new Session(this, this.takeSlot());

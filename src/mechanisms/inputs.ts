@@ -21,7 +21,7 @@ let valuesChecked = false;
  * numbers. Reads every input back, so it is for finding mistakes and off unless asked for.
  *
  * @example
- * const { output } = withValueChecks(() => mechanism("gla").forms.chunkwise({ q, k, v, g }));
+ * const { logits } = withValueChecks(() => model.decoder.forward(tokens));
  */
 export function withValueChecks<Result>(fn: () => Result): Result {
   const before = valuesChecked;

@@ -113,7 +113,7 @@ function join(prefix: string, name: string): string {
  * Every parameter draws from the stream of its name, so a weight does not depend on the others.
  *
  * @example
- * initialize(model, device, new Random(42));
+ * initialize(new Linear(8, 4), device, new Random(42));
  */
 export function initialize(module: Module, device: Device, random: Random): void {
   for (const [name, parameter] of module.namedParameters()) {

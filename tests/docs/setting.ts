@@ -4,11 +4,13 @@
  */
 import { type Tensor, tensor } from "../../src/autograd/tensor.ts";
 import { hostDevice } from "../../src/device/host/host.ts";
-import { initialize, Module, Parameter } from "../../src/nn/module.ts";
+import { LanguageModel } from "../../src/generate/language-model.ts";
+import { Decoder } from "../../src/models/decoder.ts";
+import { initialize } from "../../src/nn/module.ts";
 import { square } from "../../src/ops/activation/index.ts";
-import { multiply } from "../../src/ops/arithmetic/index.ts";
 import { mean } from "../../src/ops/reduce/index.ts";
 import { Random } from "../../src/tensor/random.ts";
+import { bytes } from "../../src/text/bytes.ts";
 import { adamW } from "../../src/train/optimizers/adam.ts";
 import { Optimizer } from "../../src/train/optimizers/optimizer.ts";
 
@@ -35,6 +37,7 @@ export const beta = sample([B, T, HV], (normal) => 1 / (1 + Math.exp(-normal)));
 export const weight = sample([D, D]);
 export const weights = sample([B, T], Math.exp);
 export const bias = sample([D]);
+export const gain = sample([D]);
 export const gate = sample([B, T, D]);
 export const [prediction, target] = [sample([B, T, D]), sample([B, T, D])];
 export const losses = sample([B, T], Math.abs);
@@ -46,17 +49,13 @@ export const initialState = sample([B, HV, K, V]);
 
 export const text = "The quick brown fox jumps over the lazy dog.";
 
-/** A model of one weight. */
-class Scaled extends Module {
-  readonly weight = new Parameter([D], { init: (shape) => new Float64Array(shape[0]!).fill(1) });
-}
-
-export const model = new Scaled();
-initialize(model, device, random);
+const decoder = new Decoder({ vocabularySize: 257, width: 16, layers: 1, heads: 2, pattern: ["linear"] });
+initialize(decoder, device, random);
+export const model = new LanguageModel(decoder, bytes(), device);
 export const task = {
-  module: model,
-  loss: (batch: Tensor) => mean(square(multiply(batch, model.weight.value))),
+  module: decoder,
+  loss: (batch: Tensor): Tensor => mean(square(decoder.forward(batch).logits)),
   size: (batch: Tensor) => batch.size,
 };
-export const batches = () => x;
-export const optimizer = new Optimizer(adamW(), model.namedParameters(), { learningRate: 1e-3 });
+export const batches = () => tokens;
+export const optimizer = new Optimizer(adamW(), decoder.namedParameters(), { learningRate: 1e-3 });

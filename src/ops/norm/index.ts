@@ -24,7 +24,7 @@ const l2NormOp = /* @__PURE__ */ makeRmsNorm("l2Norm");
  *
  * @throws ShapeError when shapes disagree or groups do not divide D, ConfigError for eps <= 0, DtypeError.
  * @example
- * const y = rmsNorm(x, weight, { eps: 1e-5 });
+ * const y = rmsNorm(x, gain, { eps: 1e-5 });
  */
 export function rmsNorm(x: Tensor, weight?: Tensor, options: RmsNormOptions = {}): Tensor {
   return apply(rmsNormOp, { x, weight }, { ...options, norm: "mean" }).y;
@@ -38,7 +38,7 @@ export function rmsNorm(x: Tensor, weight?: Tensor, options: RmsNormOptions = {}
  *
  * @throws ShapeError when shapes disagree or groups do not divide D, ConfigError for eps <= 0, DtypeError.
  * @example
- * const y = gatedRmsNorm(o, z, weight, { activation: "sigmoid" });
+ * const y = gatedRmsNorm(x, gate, gain, { activation: "sigmoid" });
  */
 export function gatedRmsNorm(
   x: Tensor,
@@ -58,7 +58,7 @@ export function gatedRmsNorm(
  *
  * @throws ShapeError when shapes disagree, ConfigError for eps <= 0, DtypeError for whole numbers.
  * @example
- * const y = layerNorm(x, weight, bias);
+ * const y = layerNorm(x, gain, bias);
  */
 export function layerNorm(x: Tensor, weight?: Tensor, bias?: Tensor, options: LayerNormOptions = {}): Tensor {
   return apply(layerNormOp, { x, weight, bias }, options).y;
