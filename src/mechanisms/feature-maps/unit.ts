@@ -1,13 +1,10 @@
 import type { Tensor } from "../../autograd/tensor.ts";
-import { sqrt, square } from "../../ops/activation/index.ts";
-import { divide } from "../../ops/arithmetic/index.ts";
-import { sum } from "../../ops/reduce/index.ts";
-import { scale } from "../../ops/scale/index.ts";
+import { l2Norm } from "../../ops/norm/index.ts";
 import type { FeatureMap } from "./feature-map.ts";
 
 /** x / √(Σ x² + 1e-6) along the last axis: never singular, 0 stays 0. */
 export function unitLength(x: Tensor): Tensor {
-  return divide(x, sqrt(scale(sum(square(x), { axes: -1, keepDims: true }), 1, 1e-6)));
+  return l2Norm(x, { eps: 1e-6 });
 }
 
 /** x at unit length: q·k becomes the cosine between the two. */

@@ -51,7 +51,7 @@ export class KimiDeltaLayer extends ConvolvedLayer {
     this.aLog = new Parameter([HV], { init: decayRateInit(1, 16), decays: false });
     this.dtBias = new Parameter([HV * K], { init: timeStepInit(), decays: false });
     this.gProj = [new Linear(D, V), new Linear(V, HV * V, { bias: options.gateBias ?? true })];
-    this.oNorm = new HeadNorm(V, options.normEps ?? 1e-5, "sigmoid");
+    this.oNorm = new HeadNorm(V, options.normEps ?? 1e-5, { activation: "sigmoid" });
     this.oProj = new Linear(HV * V, D);
   }
 
