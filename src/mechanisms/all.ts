@@ -1,7 +1,10 @@
+export { cosine } from "./cosine/index.ts";
 export { delta } from "./delta/index.ts";
+export { fastWeights } from "./fast-weights/index.ts";
 export { gatedDelta } from "./gated-delta/index.ts";
 export { gla } from "./gla/index.ts";
 export { kda } from "./kda/index.ts";
 export { lightning } from "./lightning/index.ts";
 export { linear } from "./linear/index.ts";
+export { mamba2 } from "./mamba2/index.ts";
 export { retention } from "./retention/index.ts";

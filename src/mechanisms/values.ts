@@ -52,3 +52,23 @@ export function axisKeys(shape: readonly number[]): Values {
       for (let h = 0; h < H; h++) keys.data[position(keys, b, t, h, (t + h) % K)] = 1;
   return keys;
 }
+
+/** A gate `[B,T,HV]` made equal for all tokens of a head, and the same as `[HV]`: the first token's values. */
+export function equalTokens(g: Values): { heads: Values; tokens: Values } {
+  const HV = g.shape[2]!;
+  const data = Float64Array.from({ length: HV }, (_, j) => g.data[j] ?? 0);
+  return {
+    heads: { shape: [HV], data },
+    tokens: { shape: g.shape, data: g.data.map((_, i) => data[i % HV]!) },
+  };
+}
+
+/** The rows of the last axis over √(Σ x² + 1e-6). */
+export function unitRows(x: Values): Values {
+  const width = x.shape.at(-1)!;
+  const lengths = Float64Array.from({ length: x.data.length / Math.max(1, width) }, (_, i) => {
+    const line = x.data.subarray(i * width, (i + 1) * width);
+    return Math.sqrt(dot(line, line) + 1e-6);
+  });
+  return { shape: x.shape, data: x.data.map((value, i) => value / lengths[Math.floor(i / width)]!) };
+}
