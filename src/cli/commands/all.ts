@@ -1,8 +1,15 @@
 import type { Command } from "commander";
 import { demo } from "./demo.ts";
+import { experiment } from "./experiment.ts";
 import { generate } from "./generate.ts";
 import { mechanismsCommand } from "./mechanisms.ts";
 import { train } from "./train.ts";
 
 /** Every command of the command line, in the order of the help. */
-export const commands: readonly ((program: Command) => void)[] = [demo, train, generate, mechanismsCommand];
+export const commands: readonly ((program: Command) => void)[] = [
+  demo,
+  train,
+  generate,
+  experiment,
+  mechanismsCommand,
+];

@@ -1,0 +1,3 @@
+export { copy } from "./copy/index.ts";
+export { induction } from "./induction/index.ts";
+export { mqar } from "./mqar/index.ts";

@@ -1,0 +1,91 @@
+import { scope } from "../../autograd/scope.ts";
+import { noGrad } from "../../autograd/tape.ts";
+import { type Tensor, tensor } from "../../autograd/tensor.ts";
+import type { Device } from "../../device/device.ts";
+import type { Decoder } from "../../models/decoder.ts";
+import type { Random } from "../../tensor/random.ts";
+import type { Task } from "../../train/loop.ts";
+
+/** Rows of token ids with the ids wanted after each; −100 where nothing is asked. */
+export interface SequenceBatch {
+  readonly inputs: Int32Array;
+  readonly targets: Int32Array;
+  readonly batch: number;
+  readonly time: number;
+}
+
+/** Makes one row: fills `inputs` and `targets`, both as long as the sequence. */
+export type SequenceMaker = (inputs: Int32Array, targets: Int32Array, random: Random) => void;
+
+/** What is not asked. */
+export const unasked = -100;
+
+/** A batch of rows drawn from `random`. */
+export function makeSequences(
+  maker: SequenceMaker,
+  batch: number,
+  time: number,
+  random: Random,
+): SequenceBatch {
+  const inputs = new Int32Array(batch * time);
+  const targets = new Int32Array(batch * time).fill(unasked);
+  for (let row = 0; row < batch; row++) {
+    maker(
+      inputs.subarray(row * time, (row + 1) * time),
+      targets.subarray(row * time, (row + 1) * time),
+      random,
+    );
+  }
+  return { inputs, targets, batch, time };
+}
+
+/** How a model answers. */
+export interface SequenceScore {
+  /** Mean cross-entropy over what is asked, in nats. */
+  readonly nats: number;
+  /** Share of what is asked whose most likely answer is right. */
+  readonly accuracy: number;
+}
+
+/** The training task of a decoder on such rows. */
+export function sequenceTask(model: Decoder, device: Device): Task<SequenceBatch> {
+  return {
+    module: model,
+    size: (batch) => batch.batch * batch.time,
+    loss: ({ inputs, targets, batch, time }, { training, random }) => {
+      const ids = (values: Int32Array): Tensor => tensor(device, values, [batch, time], { dtype: "int32" });
+      return model.loss(ids(inputs), ids(targets), { training, random });
+    },
+  };
+}
+
+/** Scores a model on batches. */
+export async function scoreSequences(
+  model: Decoder,
+  device: Device,
+  batches: readonly SequenceBatch[],
+): Promise<SequenceScore> {
+  let nats = 0;
+  let right = 0;
+  let asked = 0;
+  for (const { inputs, targets, batch, time } of batches) {
+    const logits = scope(device, () =>
+      noGrad(() => model.forward(tensor(device, inputs, [batch, time], { dtype: "int32" })).logits),
+    );
+    const values = await logits.data();
+    logits.dispose();
+    const vocabulary = model.config.vocabularySize;
+    for (const [at, target] of targets.entries()) {
+      if (target === unasked) continue;
+      const row = values.subarray(at * vocabulary, (at + 1) * vocabulary);
+      let best = 0;
+      for (let i = 1; i < vocabulary; i++) if (row[i]! > row[best]!) best = i;
+      let total = 0;
+      for (const value of row) total += Math.exp(value - row[best]!);
+      nats += row[best]! + Math.log(total) - row[target]!;
+      right += best === target ? 1 : 0;
+      asked++;
+    }
+  }
+  return { nats: nats / Math.max(1, asked), accuracy: right / Math.max(1, asked) };
+}
