@@ -3,6 +3,7 @@ import { demo } from "./demo.ts";
 import { experiment } from "./experiment.ts";
 import { generate } from "./generate.ts";
 import { mechanismsCommand } from "./mechanisms.ts";
+import { models } from "./models.ts";
 import { train } from "./train.ts";
 
 /** Every command of the command line, in the order of the help. */
@@ -11,5 +12,6 @@ export const commands: readonly ((program: Command) => void)[] = [
   train,
   generate,
   experiment,
+  models,
   mechanismsCommand,
 ];

@@ -1,0 +1,10 @@
+export { deltaNet } from "./delta-net.ts";
+export { gatedDeltaNet } from "./gated-delta-net.ts";
+export { glaPreset } from "./gla.ts";
+export { kimiLinear } from "./kimi-linear.ts";
+export { linearTransformer } from "./linear-transformer.ts";
+export { mamba2Preset } from "./mamba2.ts";
+export { minimaxText01 } from "./minimax-text-01.ts";
+export { qwen3Next } from "./qwen3-next.ts";
+export { retnet } from "./retnet.ts";
+export { transformer } from "./transformer.ts";
