@@ -1,4 +1,4 @@
-import type { Reference } from "../mechanism.ts";
+import type { Reference, Values } from "../mechanism.ts";
 import { at, dot, row, zeroValues } from "../values.ts";
 
 /**
@@ -20,11 +20,7 @@ export const reference: Reference = (
   const finalState = zeroValues([B, HV, m, V]);
   const finalNormalizer = zeroValues([B, HV, m]);
   const finalMaximum = zeroValues([B, HV]);
-  const logs = (x: Float64Array): Float64Array => {
-    const scaled = x.map((value) => value * K ** -0.25);
-    const half = dot(scaled, scaled) / 2 + Math.log(m) / 2;
-    return Float64Array.from({ length: m }, (_, i) => dot(row(features, K, i), scaled) - half);
-  };
+  const logs = (x: Float64Array): Float64Array => featureLogs(features!, x);
   for (let b = 0; b < B; b++) {
     for (let j = 0; j < HV; j++) {
       const h = Math.floor(j / (HV / H));
@@ -70,3 +66,11 @@ export const reference: Reference = (
   }
   return { output, finalState, finalNormalizer, finalMaximum };
 };
+
+/** The logarithms of φ(x), one per row of `features [m, K]`. */
+function featureLogs(features: Values, x: Float64Array): Float64Array {
+  const [m, K] = features.shape as [number, number];
+  const scaled = x.map((value) => value * K ** -0.25);
+  const half = dot(scaled, scaled) / 2 + Math.log(m) / 2;
+  return Float64Array.from({ length: m }, (_, i) => dot(row(features, K, i), scaled) - half);
+}

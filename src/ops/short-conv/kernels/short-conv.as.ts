@@ -127,6 +127,28 @@ export function shortConv_block_forward(args: usize, begin: i32, end: i32, scrat
   return f32x4.mul(dy, f32x4.mul(s, fma(z, f32x4.sub(f32x4.splat(1), s), f32x4.splat(1))));
 }
 
+/** One token's gradient from the outputs it feeds, later ones last in the ring; adds its share to the weight's. */
+function sourceGradient(source: v128, ring: usize, taps: usize, sums: usize, width: i32): v128 {
+  let dx = f32x4.splat(0);
+  for (let j = 0; j < width; j++) {
+    const later = v128.load(ring + ((<usize>j) << 4));
+    const tap = (<usize>(width - 1 - j)) << 4;
+    dx = fma(later, v128.load(taps + tap), dx);
+    v128.store(sums + tap, fma(later, source, v128.load(sums + tap)));
+  }
+  return dx;
+}
+
+/** The sums of four channels, tap after tap, to where their weights lie. */
+function scatterTaps(target: usize, c: i32, lanes: i32, width: i32, sums: usize): void {
+  for (let lane = 0; lane < lanes; lane++) {
+    for (let j = 0; j < width; j++) {
+      const sum = load<f32>(sums + ((<usize>(j * 4 + lane)) << 2));
+      store<f32>(target + ((<usize>((c + lane) * width + j)) << 2), sum);
+    }
+  }
+}
+
 export function shortConv_block_backward(args: usize, begin: i32, end: i32, scratch: usize): void {
   const sequences = intAt(args, 11);
   const time = intAt(args, 12);
@@ -166,14 +188,8 @@ export function shortConv_block_backward(args: usize, begin: i32, end: i32, scra
           dBias = f32x4.add(dBias, dz);
         }
         v128.store(ring, dz);
-        let dx = f32x4.splat(0);
         const source = token(x, step, s, first, initial, past, channels, lanes);
-        for (let j = 0; j < width; j++) {
-          const later = v128.load(ring + ((<usize>j) << 4));
-          const tap = (<usize>(past - j)) << 4;
-          dx = fma(later, v128.load(taps + tap), dx);
-          v128.store(sums + tap, fma(later, source, v128.load(sums + tap)));
-        }
+        let dx = sourceGradient(source, ring, taps, sums, width);
         // The last W - 1 tokens of the sequence are also the state that is carried out.
         const kept = s - (last - past);
         if ((flags & HAS_FINAL) != 0 && kept >= 0) {
@@ -185,12 +201,7 @@ export function shortConv_block_backward(args: usize, begin: i32, end: i32, scra
         }
       }
     }
-    for (let lane = 0; lane < lanes; lane++) {
-      for (let j = 0; j < width; j++) {
-        const sum = load<f32>(sums + ((<usize>(j * 4 + lane)) << 2));
-        store<f32>(pointerAt(args, 8) + ((<usize>((c + lane) * width + j)) << 2), sum);
-      }
-    }
+    scatterTaps(pointerAt(args, 8), c, lanes, width, sums);
     if ((flags & HAS_BIAS) != 0) storeLanes(pointerAt(args, 9) + at, dBias, lanes);
   }
 }
