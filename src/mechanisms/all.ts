@@ -8,3 +8,4 @@ export { lightning } from "./lightning/index.ts";
 export { linear } from "./linear/index.ts";
 export { mamba2 } from "./mamba2/index.ts";
 export { retention } from "./retention/index.ts";
+export { softmax } from "./softmax/index.ts";

@@ -57,6 +57,8 @@ export interface LayerContext {
   readonly cuSeqlens?: Tensor;
   /** Keys and values come from here instead of x: cross-attention. */
   readonly memory?: Tensor;
+  /** int32 [B, T of the memory], 1 for tokens of the memory and 0 for its padding. */
+  readonly memoryMask?: Tensor;
   /** Draws seeds of dropout and random features. */
   readonly random?: Random;
 }

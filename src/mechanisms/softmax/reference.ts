@@ -55,15 +55,31 @@ function normalize(scores: Float64Array): void {
   for (let j = 0; j < scores.length; j++) scores[j]! /= sum;
 }
 
+/** Tokens `[B,past,H,W]` and those after them along time. */
+function joined(past: Values | undefined, x: Values): Values {
+  if (past === undefined) return x;
+  const [B, T, H, W] = x.shape as [number, number, number, number];
+  const before = past.shape[1]!;
+  const all = zeroValues([B, before + T, H, W]);
+  for (let b = 0; b < B; b++)
+    for (let t = 0; t < before + T; t++)
+      for (let h = 0; h < H; h++)
+        row(all, W, b, t, h).set(t < before ? row(past, W, b, t, h) : row(x, W, b, t - before, h));
+  return all;
+}
+
 /**
  * o_i = Σ_j softmax_j(scale · q_i·k_j + bias) v_j, query head h with key head floor(h / (HQ/HKV)) (Attention Is All You
- * Need, arXiv 1706.03762v7, eq. 1): `q [B,T,HQ,K]`, `k [B,Tk,HKV,K]`, `v [B,Tk,HKV,V]` → `output [B,T,HQ,V]`.
+ * Need, arXiv 1706.03762v7, eq. 1): `q [B,T,HQ,K]`, `k [B,Tk,HKV,K]`, `v [B,Tk,HKV,V]` → `output [B,T,HQ,V]`. Keys and
+ * values from before stand in front of the others; all of them are the state.
  */
-export const reference = ((inputs: Readonly<Record<string, Values>>, options: SoftmaxOptions = {}) => {
-  const { q, v } = inputs;
+export const reference = ((given: Readonly<Record<string, Values>>, options: SoftmaxOptions = {}) => {
+  const { q, initialKeys, initialValues } = given;
+  const k = joined(initialKeys, given.k!);
+  const v = joined(initialValues, given.v!);
   const [B, T, HQ] = q!.shape as [number, number, number];
-  const [Tk, HKV, V] = v!.shape.slice(1) as [number, number, number];
-  const weights = softmaxWeights(inputs, options);
+  const [Tk, HKV, V] = v.shape.slice(1) as [number, number, number];
+  const weights = softmaxWeights({ ...given, k }, options);
   const output = zeroValues([B, T, HQ, V]);
   for (let b = 0; b < B; b++)
     for (let h = 0; h < HQ; h++)
@@ -76,5 +92,5 @@ export const reference = ((inputs: Readonly<Record<string, Values>>, options: So
           for (let c = 0; c < V; c++) out[c]! += weight * value[c]!;
         }
       }
-  return { output };
+  return { output, finalKeys: k, finalValues: v };
 }) satisfies Reference;

@@ -1,0 +1,174 @@
+import type { Tensor } from "../../autograd/tensor.ts";
+import { ConfigError, ShapeError } from "../../errors.ts";
+import { Linear } from "../../nn/linear.ts";
+import { RmsNorm } from "../../nn/norm.ts";
+import { Rotary } from "../../nn/rotary.ts";
+import { sigmoid } from "../../ops/activation/index.ts";
+import { multiply } from "../../ops/arithmetic/index.ts";
+import { split } from "../../ops/split/index.ts";
+import type { CacheSlabs } from "../attention/cache.ts";
+import { attendStream } from "../attention/stream-attention.ts";
+import { Layer, type LayerContext, type LayerOptions, type StateSpec } from "../layer.ts";
+import { checkOptions } from "../recurrence/recurrent-layer.ts";
+import { fromHeads, Stream, toHeads } from "../recurrence/stream.ts";
+
+/** Options of the layer beyond those of every layer. K is D/HQ and V is K unless given. */
+export interface SoftmaxLayerOptions extends LayerOptions {
+  /** HKV, as many as `heads` unless given; `heads` is a multiple. */
+  readonly keyValueHeads?: number;
+  /** The query projection also yields a gate: output · sigmoid(gate). Laid out per head [query | gate]. */
+  readonly gated?: boolean;
+  /** RMS norms of queries and keys along K. */
+  readonly queryKeyNorm?: boolean;
+  /** Projections with a bias; false unless given. */
+  readonly bias?: boolean;
+  /** A token sees itself and the window − 1 before it; everything unless given. */
+  readonly window?: number;
+  /** Multiplies q·k; K^-½ unless given. */
+  readonly scale?: number;
+  /** `cache` keeps keys and values of what was seen; `stateless` carries nothing, so that every token costs the prefix. */
+  readonly decoding?: "cache" | "stateless";
+  /** Width of the memory that cross-attention reads; `width` unless given. */
+  readonly memoryWidth?: number;
+}
+
+const who = "softmax";
+
+/** The axes of the layer. */
+export interface SoftmaxSizes {
+  readonly D: number;
+  readonly HQ: number;
+  readonly HKV: number;
+  readonly K: number;
+  readonly V: number;
+}
+
+/**
+ * The layer of exact attention (arXiv 1706.03762, section 3.2.2): multi-head, grouped queries (arXiv 2305.13245), and the
+ * gated form of Qwen3-Next (arXiv 2505.06708: output · sigmoid(gate), norms of queries and keys, partial rotary) by
+ * options.
+ *
+ * With a state it keeps the keys and values of its sequences; `memory` makes it cross-attention, which is not causal,
+ * turns nothing and keeps nothing. `causal: false` lets every token see all.
+ */
+export class SoftmaxLayer extends Layer {
+  readonly stateSpec: Readonly<Record<string, StateSpec>>;
+  readonly sizes: SoftmaxSizes;
+  readonly qProj: Linear;
+  readonly kProj: Linear;
+  readonly vProj: Linear;
+  readonly qNorm: RmsNorm | undefined;
+  readonly kNorm: RmsNorm | undefined;
+  readonly oProj: Linear;
+  readonly #rotary: Rotary | undefined;
+  readonly #gated: boolean;
+  readonly #choices: { readonly window: number | undefined; readonly scale: number | undefined };
+
+  constructor(options: SoftmaxLayerOptions) {
+    super();
+    checkOptions(who, options, [
+      ...["keyValueHeads", "gated", "queryKeyNorm", "bias", "window", "scale", "decoding", "memoryWidth"],
+    ]);
+    this.sizes = sizesOf(options);
+    checkChoices(options, this.sizes);
+    const { D, HQ, HKV, K, V } = this.sizes;
+    const { bias = false, gated = false, memoryWidth = D, rotary } = options;
+    this.stateSpec =
+      options.decoding === "stateless"
+        ? {}
+        : { key: { shape: [0, HKV, K], cache: true }, value: { shape: [0, HKV, V], cache: true } };
+    this.#gated = gated;
+    this.#choices = { window: options.window, scale: options.scale };
+    this.#rotary = rotary && new Rotary({ width: rotary.width ?? K, base: rotary.base ?? 10_000 });
+    const normOptions = { eps: options.normEps ?? 1e-5, zeroCentered: options.zeroCentered ?? false };
+    const normed = options.queryKeyNorm ?? false;
+    this.qProj = new Linear(D, HQ * (gated ? K + V : K), { bias });
+    this.kProj = new Linear(memoryWidth, HKV * K, { bias });
+    this.vProj = new Linear(memoryWidth, HKV * V, { bias });
+    this.qNorm = normed ? new RmsNorm(K, normOptions) : undefined;
+    this.kNorm = normed ? new RmsNorm(K, normOptions) : undefined;
+    this.oProj = new Linear(HQ * V, D, { bias });
+  }
+
+  override forward(x: Tensor, context: LayerContext): Tensor {
+    if (x.rank !== 3 || x.shape[2] !== this.sizes.D) {
+      throw new ShapeError(
+        `[${who}] x does not fit the layer: expected [B, T, D=${this.sizes.D}], got [${x.shape.join(", ")}]`,
+      );
+    }
+    const stream = new Stream(who, x, context);
+    return stream.close(this.mix(stream.x, stream));
+  }
+
+  override dispose(): void {
+    super.dispose();
+    this.#rotary?.dispose();
+  }
+
+  private mix(x: Tensor, stream: Stream): Tensor {
+    const { HQ, HKV, K, V } = this.sizes;
+    const { context, state } = stream;
+    const source = context.memory ?? x;
+    const wide = toHeads(this.qProj.forward(x), HQ);
+    const [query, gate] = this.#gated ? split(wide, [K, V], -1) : [wide];
+    let q = this.qNorm?.forward(query!) ?? query!;
+    const keys = toHeads(this.kProj.forward(source), HKV);
+    let k = this.kNorm?.forward(keys) ?? keys;
+    const v = toHeads(this.vProj.forward(source), HKV);
+    if (this.#rotary !== undefined && context.memory === undefined) {
+      const { positions, last } = stream.positions();
+      q = this.#rotary.forward(q, positions, last);
+      k = this.#rotary.forward(k, positions, last);
+    }
+    const slabs = (): CacheSlabs => ({ keys: state!.parts["key"]!, values: state!.parts["value"]! });
+    const o = attendStream(stream, slabs, { q, k, v }, this.#choices);
+    return this.oProj.forward(fromHeads(gate === undefined ? o : multiply(o, sigmoid(gate))));
+  }
+}
+
+function sizesOf(options: SoftmaxLayerOptions): SoftmaxSizes {
+  const { width: D, heads: HQ } = options;
+  const K = options.keyWidth ?? D / HQ;
+  const sizes = { D, HQ, HKV: options.keyValueHeads ?? HQ, K, V: options.valueWidth ?? K };
+  const names = {
+    ...{ D: "width", HQ: "heads", HKV: "keyValueHeads", K: "keyWidth", V: "valueWidth" },
+  } as const;
+  for (const axis of ["D", "HQ", "HKV", "K", "V"] as const) {
+    if (Number.isInteger(sizes[axis]) && sizes[axis] >= 1) continue;
+    throw new ConfigError(
+      `[${who}] ${names[axis]} is a size: expected a whole number >= 1, got ${sizes[axis]} (width ${D}, heads ${HQ})`,
+      "Where a width per head does not follow from width and heads, pass keyWidth.",
+    );
+  }
+  if (HQ % sizes.HKV === 0) return sizes;
+  throw new ConfigError(
+    `[${who}] heads group over keyValueHeads: expected a multiple of ${sizes.HKV}, got heads ${HQ}`,
+    "Query head j reads key head floor(j / (heads/keyValueHeads)).",
+  );
+}
+
+function checkChoices(
+  { valueHeads, window, decoding, rotary }: SoftmaxLayerOptions,
+  { K }: SoftmaxSizes,
+): void {
+  if (valueHeads !== undefined) {
+    throw new ConfigError(
+      `[${who}] valueHeads are those of recurrences: expected keyValueHeads, got valueHeads ${valueHeads}`,
+      "Softmax shares key-value heads among query heads; pass keyValueHeads.",
+    );
+  }
+  if (window !== undefined && !(Number.isInteger(window) && window >= 1)) {
+    throw new ConfigError(
+      `[${who}] bad window: expected a whole number >= 1, got ${window}`,
+      "A window of 1 is a token that sees only itself; leave it out to see everything.",
+    );
+  }
+  if (decoding !== undefined && decoding !== "cache" && decoding !== "stateless") {
+    throw new ConfigError(`[${who}] decoding: expected cache or stateless, got ${String(decoding)}`);
+  }
+  if (rotary?.width !== undefined && rotary.width > K) {
+    throw new ConfigError(
+      `[${who}] rotary turns a part of a head: expected rotary.width <= keyWidth ${K}, got ${rotary.width}`,
+    );
+  }
+}
