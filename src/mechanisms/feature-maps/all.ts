@@ -2,6 +2,7 @@ export { dpfp3Map } from "./dpfp.ts";
 export { eluPlusOneMap } from "./elu-plus-one.ts";
 export { expMap } from "./exp.ts";
 export { favorMap } from "./favor.ts";
+export { fourierMap } from "./fourier.ts";
 export { identityMap } from "./identity.ts";
 export { reluMap } from "./relu.ts";
 export { softplusMap } from "./softplus.ts";

@@ -14,6 +14,8 @@ const sqrtRow = /* @__PURE__ */ activation("sqrt");
 const squareRow = /* @__PURE__ */ activation("square");
 const logSigmoidRow = /* @__PURE__ */ activation("logSigmoid");
 const eluPlusOneRow = /* @__PURE__ */ activation("eluPlusOne");
+const sinRow = /* @__PURE__ */ activation("sin");
+const cosRow = /* @__PURE__ */ activation("cos");
 
 /**
  * max(x, 0), element by element.
@@ -184,6 +186,33 @@ export function eluPlusOne(x: Tensor): Tensor {
   return eluPlusOneRow.call(x);
 }
 
+/**
+ * sin(x), element by element.
+ *
+ * `x [...]` floats of any layout → the same shape and dtype. In float32 within 2e-7 for |x| up to 8,192; larger
+ * arguments lose what they lose of their fraction. NaN at the infinities.
+ *
+ * @throws DtypeError when x holds whole numbers.
+ * @example
+ * const y = sin(x);
+ */
+export function sin(x: Tensor): Tensor {
+  return sinRow.call(x);
+}
+
+/**
+ * cos(x), element by element.
+ *
+ * `x [...]` floats of any layout → the same shape and dtype. As accurate as `sin`.
+ *
+ * @throws DtypeError when x holds whole numbers.
+ * @example
+ * const y = cos(x);
+ */
+export function cos(x: Tensor): Tensor {
+  return cosRow.call(x);
+}
+
 /** How suites see `relu`. */
 export const reluEntry = reluRow.entry;
 /** How suites see `gelu`. */
@@ -210,3 +239,7 @@ export const squareEntry = squareRow.entry;
 export const logSigmoidEntry = logSigmoidRow.entry;
 /** How suites see `eluPlusOne`. */
 export const eluPlusOneEntry = eluPlusOneRow.entry;
+/** How suites see `sin`. */
+export const sinEntry = sinRow.entry;
+/** How suites see `cos`. */
+export const cosEntry = cosRow.entry;

@@ -27,7 +27,9 @@ export type ActivationName =
   | "sqrt"
   | "square"
   | "logSigmoid"
-  | "eluPlusOne";
+  | "eluPlusOne"
+  | "sin"
+  | "cos";
 
 const sigmoid = (x: number): number => 1 / (1 + Math.exp(-x));
 const softplus = (x: number): number => (x > 20 ? x : Math.log1p(Math.exp(x)));
@@ -80,4 +82,6 @@ export const activationRows: Readonly<Record<ActivationName, ActivationRow>> = {
     keeps: "y",
     transcendentals: [1, 0],
   },
+  sin: { value: Math.sin, slope: (x) => Math.cos(x), keeps: "x", transcendentals: [1, 1] },
+  cos: { value: Math.cos, slope: (x) => -Math.sin(x), keeps: "x", transcendentals: [1, 1] },
 };

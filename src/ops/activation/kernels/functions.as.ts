@@ -1,10 +1,12 @@
 // Value and slope of each function of the family for four lanes. A slope is given the kept tensor: x, or y = value(x).
 import { exp4 } from "../../../device/wasm/kernels/math.as";
 import { sigmoid4 } from "../../../device/wasm/kernels/sigmoid.as";
+import { cos4, sin4 } from "../../../device/wasm/kernels/trig.as";
 
 export { silu4 as siluValue, siluSlope4 as siluSlope, sigmoid4 as sigmoidValue, softplus4 as softplusValue, tanh4 as tanhValue, logSigmoid4 as logSigmoidValue } from "../../../device/wasm/kernels/sigmoid.as";
 export { gelu4 as geluValue, geluSlope4 as geluSlope, geluTanh4 as geluTanhValue, geluTanhSlope4 as geluTanhSlope } from "../../../device/wasm/kernels/gauss.as";
 export { log4 as logValue } from "../../../device/wasm/kernels/log.as";
+export { cos4 as cosValue, sin4 as sinValue } from "../../../device/wasm/kernels/trig.as";
 
 // prettier-ignore
 const CONSTANTS = memory.data<f32>([
@@ -88,4 +90,14 @@ const CONSTANTS = memory.data<f32>([
 // @ts-ignore: decorator
 @inline export function eluPlusOneSlope(y: v128): v128 {
   return f32x4.pmin(y, v128.load(CONSTANTS));
+}
+
+// @ts-ignore: decorator
+@inline export function sinSlope(x: v128): v128 {
+  return cos4(x);
+}
+
+// @ts-ignore: decorator
+@inline export function cosSlope(x: v128): v128 {
+  return f32x4.neg(sin4(x));
 }
