@@ -7,5 +7,6 @@ export { kda } from "./kda/index.ts";
 export { lightning } from "./lightning/index.ts";
 export { linear } from "./linear/index.ts";
 export { mamba2 } from "./mamba2/index.ts";
+export { performer } from "./performer/index.ts";
 export { retention } from "./retention/index.ts";
 export { softmax } from "./softmax/index.ts";

@@ -73,6 +73,9 @@ export abstract class Layer extends Module {
     return Object.keys(this.stateSpec).length > 0;
   }
 
+  /** Draws random features anew, where the layer has any: an option of training. */
+  redraw(_random: Random): void {}
+
   /** `x [B, T, D]` → `[B, T, D]`. */
   abstract forward(x: Tensor, context: LayerContext): Tensor;
 }

@@ -39,11 +39,10 @@ export class CosineLayer extends RecurrentLayer {
 
   protected mix(x: Tensor, stream: Stream): Tensor {
     const { H, HV } = this.sizes;
-    const source = stream.context.memory ?? x;
     const o = stream.recur(rule, {
       q: unitLength(toHeads(this.qProj.forward(x), H)),
-      k: unitLength(toHeads(this.kProj.forward(source), H)),
-      v: toHeads(this.vProj.forward(source), HV),
+      k: unitLength(toHeads(this.kProj.forward(stream.source), H)),
+      v: toHeads(this.vProj.forward(stream.source), HV),
     });
     return this.oProj.forward(fromHeads(this.oNorm?.forward(o) ?? o));
   }

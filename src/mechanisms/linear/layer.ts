@@ -81,10 +81,9 @@ export class LinearAttentionLayer extends RecurrentLayer {
 
   protected mix(x: Tensor, stream: Stream): Tensor {
     const { H, HV } = this.sizes;
-    const source = stream.context.memory ?? x;
     const q = toHeads(this.qProj.forward(x), H);
-    const k = toHeads(this.kProj.forward(source), H);
-    const v = toHeads(this.vProj.forward(source), HV);
+    const k = toHeads(this.kProj.forward(stream.source), H);
+    const v = toHeads(this.vProj.forward(stream.source), HV);
     const phiQ = this.featureMapQ?.forward(q) ?? this.#map!.apply(q);
     const phiK = this.featureMapK?.forward(k) ?? this.#map!.apply(k);
     const call = { scale: this.#scale };

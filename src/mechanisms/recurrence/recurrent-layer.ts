@@ -38,6 +38,11 @@ export abstract class RecurrentLayer extends Layer {
         `[${this.who}] x does not fit the layer: expected [B, T, D=${this.sizes.D}], got [${x.shape.join(", ")}]`,
       );
     }
+    if (context.state !== undefined && !context.causal) {
+      throw new UnsupportedError(
+        `[${this.who}] state is carried from token to token: expected causal: true beside it, got false`,
+      );
+    }
     if (this.#reach.full || (context.causal && context.memory === undefined)) return;
     throw new UnsupportedError(
       `[${this.who}] the layer is causal: expected causal: true and no memory, got ${context.causal ? "a memory" : "causal: false"}`,

@@ -35,7 +35,12 @@ export class Stream {
   readonly x: Tensor;
   readonly context: LayerContext;
   readonly cuSeqlens: Tensor | undefined;
+  /** Undefined also where keys come from a memory: there is nothing to carry on. */
   readonly state: LayerState | undefined;
+  /** Every token sees what came before it, and not all that there is or all of a memory. */
+  readonly causal: boolean;
+  /** Where keys and values come from. */
+  readonly source: Tensor;
   /** Single tokens on carried states: the step kernels work on the slab itself. */
   readonly isStep: boolean;
   readonly #packing: Packing | undefined;
@@ -53,14 +58,16 @@ export class Stream {
     this.#packing = mask && packingOf(who, mask, B, T);
     this.x = this.#packing === undefined ? x : pack(x, this.#packing);
     this.cuSeqlens = this.#packing?.cuSeqlens ?? context.cuSeqlens;
-    this.state = context.state;
+    this.state = context.memory === undefined ? context.state : undefined;
+    this.causal = context.causal && context.memory === undefined;
+    this.source = context.memory ?? this.x;
     if (this.state !== undefined && this.state.slots.size !== this.sequences) {
       throw new ShapeError(
         `[${who}] state has a slot for every sequence: expected ${this.sequences} slots, got ${this.state.slots.size}`,
       );
     }
     this.isStep =
-      this.state !== undefined && context.causal && T === 1 && this.cuSeqlens === undefined && !isRecording();
+      this.state !== undefined && this.causal && T === 1 && this.cuSeqlens === undefined && !isRecording();
   }
 
   /** How many sequences there are: rows of the batch, or packed ones. */
@@ -98,14 +105,13 @@ export class Stream {
     call: Pick<RecurrenceCall, "scale" | "eps" | "chunk"> = {},
     parts: PartNames = usualParts,
   ): Tensor {
-    const { state, cuSeqlens } = this;
+    const { state, cuSeqlens, causal } = this;
     if (this.isStep) {
       const normalizer = rule.normalize ? this.slab(parts.normalizer) : undefined;
       return stepOn(rule, { state: this.slab(parts.state), normalizer }, state!.slots, inputs, call);
     }
     const initialState = this.carried(parts.state);
     const initialNormalizer = rule.normalize ? this.carried(parts.normalizer) : undefined;
-    const { causal } = this.context;
     const { output, finalState, finalNormalizer } = runRule(
       rule,
       "chunkwise",

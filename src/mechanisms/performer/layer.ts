@@ -1,0 +1,83 @@
+import type { Tensor } from "../../autograd/tensor.ts";
+import { tensor } from "../../autograd/tensor.ts";
+import { Linear } from "../../nn/linear.ts";
+import { Parameter } from "../../nn/module.ts";
+import { add } from "../../ops/arithmetic/index.ts";
+import type { Random } from "../../tensor/random.ts";
+import { favorMap } from "../feature-maps/favor.ts";
+import type { LayerOptions, StateSpec } from "../layer.ts";
+import { checkOptions, headSizes, RecurrentLayer } from "../recurrence/recurrent-layer.ts";
+import { fromHeads, type Stream, toHeads } from "../recurrence/stream.ts";
+import { fullRule, performerInputs, rule } from "./rule.ts";
+
+/** Options of the layer beyond those of every layer. K and V are D/H unless given. */
+export interface PerformerOptions extends LayerOptions {
+  /** Random features m; ⌊K ln K⌋ unless given. The state has m rows. */
+  readonly features?: number;
+}
+
+const who = "performer";
+
+/**
+ * A layer of Performer attention (arXiv 2009.14794): softmax attention estimated by m positive orthogonal random
+ * features. `features` is drawn once, saved with the weights and never trained; `redraw` draws it anew.
+ */
+export class PerformerLayer extends RecurrentLayer {
+  readonly stateSpec: Readonly<Record<string, StateSpec>>;
+  readonly qProj: Linear;
+  readonly kProj: Linear;
+  readonly vProj: Linear;
+  readonly features: Parameter;
+  readonly oProj: Linear;
+
+  constructor(options: PerformerOptions) {
+    checkOptions(who, options, ["features"]);
+    const sizes = headSizes(who, options, (D, H) => ({ K: D / H, V: D / H }));
+    super(who, sizes, { full: true });
+    const { D, H, HV, K, V } = sizes;
+    const count = favorMap.width(K, options.features);
+    this.stateSpec = {
+      state: { shape: [HV, count, V], cache: false },
+      normalizer: { shape: [HV, count], cache: false },
+      maximum: { shape: [HV], cache: false },
+    };
+    this.qProj = new Linear(D, H * K);
+    this.kProj = new Linear(D, H * K);
+    this.vProj = new Linear(D, HV * V);
+    this.features = new Parameter([count, K], {
+      init: (_, random) => favorMap.draw!(K, random, count).values,
+      decays: false,
+    });
+    this.oProj = new Linear(HV * V, D);
+  }
+
+  override redraw(random: Random): void {
+    const [count, K] = this.features.shape as [number, number];
+    this.features.set(this.features.value.device, favorMap.draw!(K, random, count).values);
+  }
+
+  protected mix(x: Tensor, stream: Stream): Tensor {
+    const { H, HV } = this.sizes;
+    const { causal } = stream;
+    const given = {
+      q: toHeads(this.qProj.forward(x), H),
+      k: toHeads(this.kProj.forward(stream.source), H),
+      v: toHeads(this.vProj.forward(stream.source), HV),
+      features: this.features.value.detach(),
+      initialMaximum: maximumBefore(stream),
+    };
+    const { inputs, finalMaximum } = performerInputs(given, causal, stream.cuSeqlens);
+    const o = stream.recur(causal ? rule : fullRule, inputs);
+    stream.leave("maximum", finalMaximum);
+    return this.oProj.forward(fromHeads(o));
+  }
+}
+
+/** The maximum that sequences have reached; −Infinity where one has seen nothing, whatever its slot holds. */
+function maximumBefore(stream: Stream): Tensor | undefined {
+  const carried = stream.carried("maximum");
+  const seen = stream.state?.seen;
+  if (carried === undefined || seen === undefined || seen.every((count) => count > 0)) return carried;
+  const fresh = seen.map((count) => (count > 0 ? 0 : Number.NEGATIVE_INFINITY));
+  return add(carried, tensor(carried.device, fresh, [fresh.length, 1], { dtype: carried.dtype }));
+}
