@@ -1,2 +1,7 @@
 /** Every benchmark that `npm run bench -- NAME` knows. */
+
+export { decodeBench } from "./decode.ts";
 export { matmulBench } from "./matmul.ts";
+export { mechanismsBench } from "./mechanisms.ts";
+export { crossoverBench, scalingBench } from "./scaling.ts";
+export { trainBench } from "./train.ts";

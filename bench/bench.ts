@@ -22,6 +22,8 @@ export interface Context {
   readonly peak: PeakMeter;
   readonly peers: Peers;
   readonly measure: MeasureOptions;
+  /** What the command line says beyond what every benchmark takes, by the option's name. */
+  readonly options: Readonly<Record<string, string | undefined>>;
 }
 
 /** A benchmark: a file of this folder and a line in `all.ts`. */
@@ -52,4 +54,9 @@ export function percent(title: string, key: string): Column {
 /** A column that prints a peer's figure. */
 export function peerFigure(title: string, peer: string): Column {
   return { title, text: (row) => digits((row["peers"] as Record<string, number> | undefined)?.[peer]) };
+}
+
+/** The numbers of an option such as `--T 1024,4096`. */
+export function numbers(text: string | undefined, usual: readonly number[]): readonly number[] {
+  return text === undefined ? usual : text.split(",").map(Number);
 }

@@ -11,6 +11,9 @@ import { interleave } from "./measure.ts";
 import { peakMeter } from "./peak.ts";
 import { openPeers } from "./peers/peers.ts";
 
+/** Options with a word or number behind them; each benchmark says in its list which it reads. */
+const words = ["tier", "samples", "ids", "T", "heads", "key", "value", "threads", "pass", "python"] as const;
+
 const benches = Object.values(all) as readonly Bench[];
 
 /** The device of a benchmark on one thread, and on two where the machine has two cores. */
@@ -78,10 +81,15 @@ async function run(bench: Bench, context: Context, json: boolean): Promise<void>
 }
 
 async function main(): Promise<void> {
-  const { values, positionals } = parseArgs({
+  const parsed = parseArgs({
     allowPositionals: true,
-    options: { json: { type: "boolean" }, tier: { type: "string" }, samples: { type: "string" } },
+    options: {
+      json: { type: "boolean" },
+      ...Object.fromEntries(words.map((name) => [name, { type: "string" as const }])),
+    },
   });
+  const { positionals } = parsed;
+  const values = parsed.values as Record<string, string | undefined> & { json?: boolean };
   const bench = benches.find(({ name }) => name === positionals[0]);
   if (bench === undefined) {
     for (const { name, about } of benches) console.log(`${name.padEnd(12)}${about}`);
@@ -90,7 +98,7 @@ async function main(): Promise<void> {
   }
   const devices = await openDevices((values.tier ?? "auto") as "auto" | "a" | "b" | "c");
   const measure = { samples: Number(values.samples ?? 15) };
-  const context: Context = { devices, peak: peakMeter(), peers: openPeers(), measure };
+  const context: Context = { devices, peak: peakMeter(), peers: openPeers(), measure, options: values };
   try {
     await run(bench, context, values.json ?? false);
   } finally {

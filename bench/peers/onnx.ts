@@ -6,10 +6,13 @@
 /** One operator of a graph. */
 export interface OnnxNode {
   readonly op: string;
+  /** Set of operators it belongs to; the standard one unless given. */
+  readonly domain?: string;
+  /** Names of values; empty for an optional input that is left out. */
   readonly inputs: readonly string[];
   readonly outputs: readonly string[];
-  /** Integer attributes. */
-  readonly ints?: Readonly<Record<string, readonly number[]>>;
+  /** Attributes: lists of whole numbers, single ones, or words. */
+  readonly ints?: Readonly<Record<string, readonly number[] | number | string>>;
 }
 
 /** A graph of float32 values. */
@@ -38,17 +41,18 @@ const bytes = (field: number, value: readonly number[]): number[] => [
 ];
 const text = (field: number, value: string): number[] => bytes(field, [...new TextEncoder().encode(value)]);
 
-const attribute = (name: string, values: readonly number[]): number[] => [
-  ...text(1, name),
-  ...values.flatMap((value) => number(8, value)),
-  ...number(20, 7),
-];
+function attribute(name: string, value: readonly number[] | number | string): number[] {
+  if (typeof value === "string") return [...text(1, name), ...text(4, value), ...number(20, 3)];
+  if (typeof value === "number") return [...text(1, name), ...number(3, value), ...number(20, 2)];
+  return [...text(1, name), ...value.flatMap((each) => number(8, each)), ...number(20, 7)];
+}
 
-const node = ({ op, inputs, outputs, ints = {} }: OnnxNode): number[] => [
+const node = ({ op, domain, inputs, outputs, ints = {} }: OnnxNode): number[] => [
   ...inputs.flatMap((name) => text(1, name)),
   ...outputs.flatMap((name) => text(2, name)),
   ...text(4, op),
   ...Object.entries(ints).flatMap(([name, values]) => bytes(5, attribute(name, values))),
+  ...(domain === undefined ? [] : text(7, domain)),
 ];
 
 function value(name: string, shape: readonly number[]): number[] {
@@ -57,7 +61,7 @@ function value(name: string, shape: readonly number[]): number[] {
   return [...text(1, name), ...bytes(2, bytes(1, tensor))];
 }
 
-/** The file of a graph: IR version 10, opset 21. */
+/** The file of a graph: IR version 10, opset 21, and the first of every other set. */
 export function onnxFile({ nodes, inputs, outputs }: OnnxGraph): Uint8Array {
   const graph = [
     ...nodes.flatMap((each) => bytes(1, node(each))),
@@ -65,6 +69,9 @@ export function onnxFile({ nodes, inputs, outputs }: OnnxGraph): Uint8Array {
     ...Object.entries(inputs).flatMap(([name, shape]) => bytes(11, value(name, shape))),
     ...Object.entries(outputs).flatMap(([name, shape]) => bytes(12, value(name, shape))),
   ];
-  const opset = [...text(1, ""), ...number(2, 21)];
-  return Uint8Array.from([...number(1, 10), ...bytes(7, graph), ...bytes(8, opset)]);
+  const opset = (domain: string, version: number): number[] =>
+    bytes(8, [...text(1, domain), ...number(2, version)]);
+  const domains = new Set(nodes.flatMap((each) => each.domain ?? []));
+  const opsets = [...opset("", 21), ...[...domains].flatMap((domain) => opset(domain, 1))];
+  return Uint8Array.from([...number(1, 10), ...bytes(7, graph), ...opsets]);
 }

@@ -9,6 +9,7 @@ import type { PeerTask } from "./task.ts";
 /** Packages that can be compared with, and the file that speaks for each. */
 const modules: Readonly<Record<string, string>> = {
   "onnxruntime-web": "onnxruntime-web",
+  "onnxruntime-node": "onnxruntime-node",
   "@jax-js/jax": "jax",
 };
 
