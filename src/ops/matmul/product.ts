@@ -101,8 +101,10 @@ export function product(device: Device, job: Product): void {
     const axis = { length: job.batch[i]!, a: a.batch[i]!, b: b.batch[i]!, c: c.batch[i]! };
     if (axis.length !== 1) (axis.c === 0 ? core.summed : core.kept).push(axis);
   }
+  if (core.m === 0 || core.n === 0 || core.kept.some(({ length }) => length === 0)) return;
   if (core.kept.length > 0) foldRows(core);
   if (core.summed.length > 0) foldSteps(core);
+  if (core.k === 0) forgetOperands(core);
   if (core.n === 1 && core.m > 1 && bias === undefined) turnColumn(core);
   if (core.kept.length > 1) join(core.kept);
   const inner = core.kept.pop() ?? single;
@@ -157,6 +159,15 @@ function foldSteps(core: Core): void {
     core.k *= axis.length;
     summed.splice(i, 1);
     i = summed.length;
+  }
+}
+
+/** Without steps nothing of A and B is read, and they may have no elements for a stride to lead to. */
+function forgetOperands(core: Core): void {
+  core.summed.length = 0;
+  for (const axis of core.kept) {
+    axis.a = 0;
+    axis.b = 0;
   }
 }
 
