@@ -4,6 +4,7 @@ export { fastWeights } from "./fast-weights/index.ts";
 export { gatedDelta } from "./gated-delta/index.ts";
 export { gla } from "./gla/index.ts";
 export { kda } from "./kda/index.ts";
+export { latentAttention } from "./latent-attention/index.ts";
 export { lightning } from "./lightning/index.ts";
 export { linear } from "./linear/index.ts";
 export { mamba2 } from "./mamba2/index.ts";

@@ -88,9 +88,9 @@ function solveInputs(
 }
 
 function describe(rules: InputRules): [string, { axes: string; isCarried: boolean; isOfQuery: boolean }][] {
-  return Object.entries(rules).map(([name, { axes }]) => {
+  return Object.entries(rules).map(([name, { axes, ofQueries = name === "q" }]) => {
     const isCarried = axes.startsWith("B ") && !axes.includes("T");
-    return [name, { axes, isCarried, isOfQuery: name === "q" }];
+    return [name, { axes, isCarried, isOfQuery: ofQueries }];
   });
 }
 

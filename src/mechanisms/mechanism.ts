@@ -24,6 +24,8 @@ export interface InputRule {
   readonly optional?: boolean;
   /** False for masks and lengths. */
   readonly differentiable?: boolean;
+  /** Its T is that of the queries where keys have another; q is so without saying. */
+  readonly ofQueries?: boolean;
   /** Whether a value lies in the domain; every finite one does where it is absent. */
   admits?(value: number): boolean;
   /** An admissible value from a standard normal one: how suites and benchmarks draw this input. */

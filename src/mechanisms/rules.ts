@@ -17,6 +17,12 @@ export const unitKey: InputRule = {
 };
 /** `v [B,T,HV,V]`. */
 export const value: InputRule = { axes: "B T HV V", domain: "any", sample: same };
+/** `q [B,T,HQ,K]`, query head j with key head floor(j / (HQ/HKV)). */
+export const groupedQuery: InputRule = { axes: "B T HQ K", domain: "any", sample: same };
+/** `k [B,T,HKV,K]`. */
+export const groupedKey: InputRule = { axes: "B T HKV K", domain: "any", sample: same };
+/** `v [B,T,HKV,V]`. */
+export const groupedValue: InputRule = { axes: "B T HKV V", domain: "any", sample: same };
 /** `beta [B,T,HV]`, the write strength after its sigmoid. */
 export const writeStrength: InputRule = {
   axes: "B T HV",

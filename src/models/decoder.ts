@@ -116,7 +116,7 @@ export class Decoder extends Module {
       if (result.balance !== undefined)
         balance = balance === undefined ? result.balance : add(balance, result.balance);
     }
-    if (state !== undefined) state.states.advance(state.slots, time);
+    if (state !== undefined) state.states.advance(state.slots, tokenCounts(context, time));
     const last = context.lastOnly ? slice(x, 1, -1) : x;
     return { logits: this.output(this.norm.forward(last)), balance };
   }
@@ -161,6 +161,20 @@ export class Decoder extends Module {
       dropout: config.dropout ?? 0,
     });
   }
+}
+
+/** Tokens of every sequence of a call: padding is none. */
+function tokenCounts({ mask, cuSeqlens }: ModelContext, time: number): number | readonly number[] {
+  if (cuSeqlens !== undefined) {
+    const bounds = [...cuSeqlens.dataSync()];
+    return bounds.slice(1).map((end, n) => end - bounds[n]!);
+  }
+  if (mask === undefined) return time;
+  const values = mask.dataSync();
+  return Array.from(
+    { length: mask.shape[0]! },
+    (_, b) => values.subarray(b * time, (b + 1) * time).filter((value) => value !== 0).length,
+  );
 }
 
 /** Two thirds of four times the width, up to a multiple of 32: as many weights as a plain feed-forward of 4·D. */

@@ -81,9 +81,10 @@ export class ModelState {
     return this.layers.map((parts) => ({ parts, slots: rows, seen }));
   }
 
-  /** Notes that the sequences of these slots have seen `length` more tokens. */
-  advance(slots: readonly number[], length: number): void {
-    for (const slot of slots) this.seen[slot]! += length;
+  /** Notes that the sequences of these slots have seen `length` more tokens, or each its own number of them. */
+  advance(slots: readonly number[], length: number | readonly number[]): void {
+    for (const [n, slot] of slots.entries())
+      this.seen[slot]! += typeof length === "number" ? length : length[n]!;
   }
 
   /** Makes a slot's sequence as new. */

@@ -1,5 +1,6 @@
 /** Layers under test: made, fed with numbers, and fed piece by piece over a state. */
 import assert from "node:assert/strict";
+import { gradCheck } from "../../src/autograd/grad-check.ts";
 import { scope } from "../../src/autograd/scope.ts";
 import { noGrad } from "../../src/autograd/tape.ts";
 import { type Tensor, tensor } from "../../src/autograd/tensor.ts";
@@ -102,4 +103,85 @@ export function assertWithin(
 ): void {
   const error = relativeError(actual, expected);
   assert.ok(error <= bound, `${what}: expected a relative error <= ${bound}, got ${error}`);
+}
+
+/** Fails unless a layer gives the same whole, in pieces of any length and one token at a time. */
+export function streamsAlike(layer: Layer, x: Tensor, bound: number): void {
+  const T = x.shape[1]!;
+  const whole = outputOf(layer, x);
+  const pieces = [1, 9, 1, 1];
+  const rest = T - pieces.reduce((a, b) => a + b, 0);
+  assertWithin(inPieces(layer, x, [T]), whole, bound, "prefill");
+  assertWithin(inPieces(layer, x, [...pieces, rest]), whole, bound, "pieces");
+  assertWithin(inPieces(layer, x, new Array<number>(T).fill(1)), whole, bound, "tokens");
+}
+
+/** Fails unless the gradient of x agrees with central differences and every parameter has one. */
+export function layerDifferentiates(layer: Layer, x: Tensor, own: Partial<LayerContext> = {}): void {
+  const rows = gradCheck(
+    x.device,
+    (inputs) => ({ y: layer.forward(inputs["x"]!, contextOf({ training: true, ...own })) }),
+    { x },
+    (stream, i) => Math.cos(17 * stream + 3 * i),
+    1e-5,
+  );
+  for (const row of rows) assert.ok(row.relativeError <= 1e-6, JSON.stringify(row));
+  for (const [name, { value }] of layer.namedParameters())
+    assert.ok(value.grad !== undefined, `${name} has a gradient`);
+}
+
+/**
+ * Fails unless padding on the left and on the right stays out, and rows of different pasts go on behind padding, with
+ * gradients. `x [2, 12, D]` requires gradients.
+ */
+export function ignoresPadding(layer: Layer, x: Tensor, bound: number): void {
+  const { device } = x;
+  const D = x.shape[2]!;
+  const ints = (values: number[], shape: number[]): Tensor =>
+    tensor(device, values, shape, { dtype: "int32" });
+  const mask = ints([0, 0, 0, ...new Array<number>(16).fill(1), 0, 0, 0, 0, 0], [2, 12]);
+  const y = outputOf(layer, x, { mask });
+  const left = outputOf(layer, tokens(x, 3, 12));
+  const right = outputOf(layer, tokens(x, 0, 7));
+  assertWithin(y.subarray(3 * D, 12 * D), left.subarray(0, 9 * D), bound, "left");
+  assertWithin(y.subarray(12 * D, 19 * D), right.subarray(7 * D), bound, "right");
+  assert.ok(y.subarray(0, 3 * D).every((value) => value === 0));
+  if (!layer.carriesState) return;
+
+  const whole = outputOf(layer, x);
+  const states = new ModelState(device, [layer], 2, 16);
+  const feed = (row: number, to: number): void => {
+    outputOf(layer, tokens(part(x, 0, row, 1), 0, to), { state: states.view([row], to)[0]! });
+    states.advance([row], to);
+  };
+  feed(0, 5);
+  feed(1, 8);
+  // Row 0 goes on with tokens 5 to 11, row 1 with tokens 8 to 11 behind padding.
+  const values = x.dataSync();
+  const next = new Float64Array(2 * 7 * D);
+  next.set(Float64Array.from(values.subarray(5 * D, 12 * D)), 0);
+  next.set(Float64Array.from(values.subarray(20 * D, 24 * D)), 10 * D);
+  const input = tensor(device, next, [2, 7, D], { requiresGrad: true });
+  const behind = ints([1, 1, 1, 1, 1, 1, 1, 0, 0, 0, 1, 1, 1, 1], [2, 7]);
+  const kept = new Map(
+    Object.entries(states.view([0, 1], 7)[0]!.parts).map(([name, p]) => [name, p.dataSync().slice()]),
+  );
+  const restored = (): Partial<LayerContext> => {
+    const state = states.view([0, 1], 7)[0]!;
+    for (const [name, p] of Object.entries(state.parts)) device.write(p.layout, kept.get(name)!);
+    return { state, mask: behind };
+  };
+  const got = outputOf(layer, input, restored());
+  assertWithin(got.subarray(0, 7 * D), whole.subarray(5 * D, 12 * D), bound, "row 0");
+  assertWithin(got.subarray(10 * D, 14 * D), whole.subarray(20 * D, 24 * D), bound, "row 1");
+  assert.ok(got.subarray(7 * D, 10 * D).every((value) => value === 0));
+  const rows = gradCheck(
+    device,
+    (inputs) => ({ y: layer.forward(inputs["x"]!, contextOf({ ...restored(), training: true })) }),
+    { x: input },
+    (stream, i) => Math.cos(17 * stream + 3 * i),
+    1e-5,
+  );
+  for (const row of rows) assert.ok(row.relativeError <= 1e-6, JSON.stringify(row));
+  states.dispose();
 }

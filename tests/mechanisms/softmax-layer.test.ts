@@ -8,14 +8,15 @@ import { hostDevice } from "../../src/device/host/host.ts";
 import { openWasm } from "../../src/device/wasm/open.ts";
 import { SoftmaxLayer, type SoftmaxLayerOptions } from "../../src/mechanisms/softmax/layer.ts";
 import { ModelState } from "../../src/models/state.ts";
-import { part } from "../../src/ops/split/index.ts";
 import {
   assertWithin,
   contextOf,
+  ignoresPadding,
   initialized,
-  inPieces,
+  layerDifferentiates,
   normalTensor,
   outputOf,
+  streamsAlike,
   tokens,
 } from "./layer-case.ts";
 
@@ -50,10 +51,7 @@ for (const [name, own] of Object.entries(kinds)) {
     ] as const) {
       const layer = make(device, own);
       const x = normalTensor(device, "x", [2, 17, 32]);
-      const whole = outputOf(layer, x);
-      assertWithin(inPieces(layer, x, [17]), whole, bound, "prefill");
-      assertWithin(inPieces(layer, x, [1, 9, 1, 1, 5]), whole, bound, "pieces");
-      assertWithin(inPieces(layer, x, new Array<number>(17).fill(1)), whole, bound, "tokens");
+      streamsAlike(layer, x, bound);
       layer.dispose();
     }
   });
@@ -64,67 +62,13 @@ for (const [name, own] of Object.entries(kinds)) {
   });
 
   test(`softmax layer ${name} has the gradients of finite differences`, () => {
-    const layer = make(host, own);
-    const x = normalTensor(host, "x", [2, 7, 32], true);
-    const rows = gradCheck(
-      host,
-      (inputs) => ({ y: layer.forward(inputs["x"]!, contextOf({ training: true })) }),
-      { x },
-      (stream, i) => Math.cos(17 * stream + 3 * i),
-    );
-    for (const row of rows) assert.ok(row.relativeError <= 1e-6, JSON.stringify(row));
-    for (const [parameter, { value }] of layer.namedParameters())
-      assert.ok(value.grad !== undefined, `${parameter} has a gradient`);
+    layerDifferentiates(make(host, own), normalTensor(host, "x", [2, 7, 32], true));
   });
 }
 
-test("softmax layer leaves padding on any side out", () => {
-  const layer = make(host, kinds["gated"]);
-  const x = normalTensor(host, "x", [2, 9, 32]);
-  const mask = tensor(host, [0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0], [2, 9], {
-    dtype: "int32",
-  });
-  const y = outputOf(layer, x, { mask });
-  const first = outputOf(layer, tokens(x, 3, 9));
-  const second = outputOf(layer, tokens(x, 0, 5));
-  assertWithin(y.subarray(3 * 32, 9 * 32), first.subarray(0, 6 * 32), 1e-13, "left");
-  assertWithin(y.subarray(9 * 32, 14 * 32), second.subarray(5 * 32), 1e-13, "right");
-  assert.ok(y.subarray(0, 3 * 32).every((value) => value === 0));
-});
-
-test("softmax layer continues rows of different pasts with padding and gradients", () => {
-  const layer = make(host, { ...kinds["gated"], window: 6 });
+test("softmax layer leaves padding out, from the beginning and behind a state", () => {
   const x = normalTensor(host, "x", [2, 12, 32], true);
-  const whole = outputOf(layer, x);
-  const states = new ModelState(host, [layer], 2, 16);
-  const feed = (row: number, from: number, to: number): void => {
-    const state = states.view([row], to - from)[0]!;
-    outputOf(layer, tokens(part(x, 0, row, 1), from, to), { state });
-    states.advance([row], to - from);
-  };
-  feed(0, 0, 5);
-  feed(1, 0, 8);
-  // Row 0 goes on with tokens 5 to 11, row 1 with tokens 8 to 11 behind padding.
-  const values = x.dataSync();
-  const next = new Float64Array(2 * 7 * 32);
-  next.set(values.subarray(5 * 32, 12 * 32), 0);
-  next.set(values.subarray((12 + 8) * 32, 24 * 32), (7 + 3) * 32);
-  const mask = tensor(host, [1, 1, 1, 1, 1, 1, 1, 0, 0, 0, 1, 1, 1, 1], [2, 7], { dtype: "int32" });
-  const input = tensor(host, next, [2, 7, 32], { requiresGrad: true });
-  const state = states.view([0, 1], 7)[0]!;
-  const y = layer.forward(input, contextOf({ state, mask }));
-  const got = y.dataSync();
-  assertWithin(got.subarray(0, 7 * 32), whole.subarray(5 * 32, 12 * 32), 1e-13, "row 0");
-  assertWithin(got.subarray(10 * 32, 14 * 32), whole.subarray(20 * 32, 24 * 32), 1e-13, "row 1");
-  assert.ok(got.subarray(7 * 32, 10 * 32).every((value) => value === 0));
-  const again = (): typeof state => states.view([0, 1], 7)[0]!;
-  const rows = gradCheck(
-    host,
-    (inputs) => ({ y: layer.forward(inputs["x"]!, contextOf({ state: again(), mask, training: true })) }),
-    { x: input },
-    (stream, i) => Math.cos(17 * stream + 3 * i),
-  );
-  for (const row of rows) assert.ok(row.relativeError <= 1e-6, JSON.stringify(row));
+  ignoresPadding(make(host, { ...kinds["gated"], window: 6 }), x, 1e-13);
 });
 
 test("softmax layer reads a memory of another length and width, masked", () => {

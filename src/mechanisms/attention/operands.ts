@@ -46,7 +46,8 @@ export function headRowsOf(x: Tensor): HeadRows {
   return { slice: layout, batch, token, head };
 }
 
-function checkMask(who: string, mask: Tensor | undefined): void {
+/** Throws a DtypeError for a mask of floats. */
+export function checkMask(who: string, mask: Tensor | undefined): void {
   if (mask === undefined || mask.dtype === "int32" || mask.dtype === "uint8") return;
   throw new DtypeError(`[${who}] mask holds 0 and 1: expected int32 or uint8 [B, Tk], got ${mask.dtype}`);
 }

@@ -44,7 +44,7 @@ export interface CachePlan extends CacheView {
 const plans = new WeakMap<readonly number[], CachePlan>();
 
 /** The plan of a call; the layers of a model, which share the tokens seen, share it. */
-export function planOf(stream: Stream, slab: Tensor): CachePlan {
+function planOf(stream: Stream, slab: Tensor): CachePlan {
   const { state, cuSeqlens, x, who } = stream;
   const { seen, slots } = state!;
   const capacity = slab.shape[1]!;
@@ -81,14 +81,35 @@ function isSame(plan: CachePlan, counts: readonly number[]): boolean {
   );
 }
 
+/**
+ * Where the tokens of a call go in the state that it carries; undefined where it carries none.
+ *
+ * @param slab Any of the slabs of the state.
+ * @throws UnsupportedError for a state beside causal: false.
+ */
+export function cacheOf(stream: Stream, slab: () => Tensor): CachePlan | undefined {
+  const { state, context, who } = stream;
+  if (state === undefined || context.memory !== undefined) return undefined;
+  if (context.causal) return planOf(stream, slab());
+  throw new UnsupportedError(
+    `[${who}] a state continues causal sequences: expected causal: true with a state, got causal: false`,
+    "Call without a state to see everything at once.",
+  );
+}
+
 /** Whether any sequence of the call has tokens from before. */
 export function hasPast({ seen }: CachePlan): boolean {
   return seen.some((count) => count > 0);
 }
 
+/** Writes the tokens of a call `[B,T,H,W]` to a slab. */
+export function keepTokens(plan: CachePlan, slab: Tensor, tokens: Tensor): void {
+  noGrad(() => writeCache(slab, plan.entries, tokens));
+}
+
 /**
- * Attention of the tokens of a call: to each other, to a memory, or to what the state holds of their sequences and each
- * other, and the state extended by them.
+ * Attention of the tokens of a call to each other, or to a memory, or to what a state holds of their sequences and each
+ * other; the state is extended by them.
  *
  * @param slabs Names the parts of the state that hold keys and values.
  */
@@ -98,32 +119,30 @@ export function attendStream(
   inputs: StreamInputs,
   options: Choices,
 ): Tensor {
-  const { state, context, cuSeqlens, who } = stream;
-  const { causal } = context;
+  const { context, cuSeqlens } = stream;
   if (context.memory !== undefined) return attendMemory(stream, inputs, options);
-  if (state === undefined) return attention({ ...inputs, cuSeqlens }, { ...options, causal }).output;
-  if (!causal) {
-    throw new UnsupportedError(
-      `[${who}] a state continues causal sequences: expected causal: true with a state, got causal: false`,
-      "Call without a state to see everything at once.",
-    );
-  }
-  const { keys, values } = slabs();
-  const plan = planOf(stream, keys);
-  extend(plan, { keys, values }, inputs);
+  const plan = cacheOf(stream, () => slabs().keys);
+  if (plan === undefined)
+    return attention({ ...inputs, cuSeqlens }, { ...options, causal: context.causal }).output;
+  keepTokens(plan, slabs().keys, inputs.k);
+  keepTokens(plan, slabs().values, inputs.v);
   if (!hasPast(plan)) return attention({ ...inputs, cuSeqlens }, options).output;
-  const wantsGradients = isRecording() && Object.values(inputs).some((x: Tensor) => x.requiresGrad);
-  if (cuSeqlens === undefined && !wantsGradients) {
-    return noGrad(() => attentionOverCache(inputs.q, { keys, values }, plan, options));
-  }
-  return attendRagged(plan, { keys, values }, inputs, options);
+  return attendPast(stream, plan, slabs(), inputs, options);
 }
 
-function extend(plan: CachePlan, { keys, values }: CacheSlabs, { k, v }: StreamInputs): void {
-  noGrad(() => {
-    writeCache(keys, plan.entries, k);
-    if (values.layout.storage !== keys.layout.storage) writeCache(values, plan.entries, v);
-  });
+/** Attention to what slabs hold of every sequence, the tokens of the call among it. */
+export function attendPast(
+  stream: Stream,
+  plan: CachePlan,
+  slabs: CacheSlabs,
+  inputs: StreamInputs,
+  options: Choices,
+): Tensor {
+  const wantsGradients = isRecording() && Object.values(inputs).some((x: Tensor) => x.requiresGrad);
+  if (stream.cuSeqlens === undefined && !wantsGradients) {
+    return noGrad(() => attentionOverCache(inputs.q, slabs, plan, options));
+  }
+  return attendRagged(plan, slabs, inputs, options);
 }
 
 function attendMemory({ context, who }: Stream, { q, k, v }: StreamInputs, { scale }: Choices): Tensor {
