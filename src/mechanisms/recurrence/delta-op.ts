@@ -74,7 +74,8 @@ const op: Op<DeltaInputs, DeltaOptions, { output: Tensor; finalState: Tensor }, 
     const create = (shape: readonly number[]): Tensor => empty(v.device, shape, { dtype: v.dtype });
     const output = create([batch, time, valueHeads, valueWidth]);
     const finalState = create([sequenceCount(job.sizes, job.packed), valueHeads, keyWidth, valueWidth]);
-    const isRecorded = Object.values(inputs).some((input) => input?.requiresGrad);
+    const isRecorded =
+      options.form !== "parallel" && Object.values(inputs).some((input) => input?.requiresGrad);
     const kept = isRecorded ? create([deltaPlan(job).keptLength]) : undefined;
     const outputs = { o: contiguousRows(output, 2), finalState: finalState.layout, keptStates: kept?.layout };
     v.device.run(deltaForward(options.form, job, outputs));
@@ -84,6 +85,7 @@ const op: Op<DeltaInputs, DeltaOptions, { output: Tensor; finalState: Tensor }, 
     const job = jobOf(inputs, options);
     const like = (x: Tensor): Tensor => empty(x.device, x.shape, { dtype: x.dtype });
     const { q, k, v, beta, g, initialState } = inputs;
+    const kept = saved ?? keptAgain(v, job);
     const dOutput = grads.output ?? full(v.device, outputs.output.shape, 0, { dtype: v.dtype });
     const result = {
       q: like(q),
@@ -95,7 +97,7 @@ const op: Op<DeltaInputs, DeltaOptions, { output: Tensor; finalState: Tensor }, 
     const perToken = options.decay === "head" ? like(beta) : g && like(g);
     v.device.run(
       deltaBackward(job, {
-        keptStates: saved!.layout,
+        keptStates: kept.layout,
         dO: rowsOf(dOutput, 2),
         dFinalState: grads.finalState && packed(grads.finalState).layout,
         dq: contiguousRows(result.q, 2),
@@ -109,6 +111,14 @@ const op: Op<DeltaInputs, DeltaOptions, { output: Tensor; finalState: Tensor }, 
     return { ...result, g: g && perToken && (options.decay === "head" ? sumGate(perToken) : perToken) };
   },
 };
+
+/** The states of segment borders, which the form that works all pairs at once never has. */
+function keptAgain(v: Tensor, job: DeltaJob): Tensor {
+  const kept = empty(v.device, [deltaPlan(job).keptLength], { dtype: v.dtype });
+  const output = empty(v.device, v.shape, { dtype: v.dtype });
+  v.device.run(deltaForward("recurrent", job, { o: contiguousRows(output, 2), keptStates: kept.layout }));
+  return kept;
+}
 
 /** The delta half of the engine as a differentiable op; what its forms and mechanisms are made of. */
 export function deltaRecurrence(

@@ -1,11 +1,12 @@
 import { copyInto } from "../../autograd/move.ts";
 import { rowsOf } from "../../autograd/rows.ts";
-import { isRecording, noGrad } from "../../autograd/tape.ts";
+import { isRecording } from "../../autograd/tape.ts";
 import { empty, full, Tensor, tensor } from "../../autograd/tensor.ts";
 import { UnsupportedError } from "../../errors.ts";
 import { packed } from "../../ops/contiguous/index.ts";
 import { solveAxes } from "../../tensor/axes.ts";
 import { addStep } from "./add.ts";
+import { deltaStep } from "./delta.ts";
 import { gateAxes } from "./gate.ts";
 import type { Rows } from "./problem.ts";
 import {
@@ -14,10 +15,8 @@ import {
   type RecurrenceInputs,
   type RecurrenceOutputs,
   type RecurrenceRule,
-  runRule,
   scaleOf,
 } from "./rule.ts";
-import { putSlots, takeSlots } from "./slab.ts";
 
 /** Carried states of many sequences: `state [slots,HV,K,V]` and, where there is one, `normalizer [slots,HV,K]`. */
 export interface Slab {
@@ -55,45 +54,33 @@ export function stepOn(
     normalizer: slab.normalizer && { shape: slab.normalizer.shape, axes: "slots HV K" },
   });
   const output = empty(v.device, v.shape, { dtype: v.dtype });
-  if (rule.write === "delta") return noGrad(() => deltaStepOn(rule, slab, slots, inputs, call));
-  addStep(
-    v.device,
-    {
-      decay: rule.decay,
-      normalize: rule.normalize,
-      scale: scaleOf(rule, sizes.K, call.scale),
-      eps: call.eps ?? defaultEps,
-    },
-    {
-      batch: sizes.B,
-      time: 1,
-      heads: sizes.H,
-      valueHeads: sizes.HV,
-      keyWidth: sizes.K,
-      valueWidth: sizes.V,
-    },
-    { q: rowsOf(q, 2), k: rowsOf(k, 2), v: rowsOf(v, 2), g: g && gateRows(rule, g) },
-    { slots: packed(slots).layout, states: slab.state.layout, normalizers: slab.normalizer?.layout },
-    rowsOf(output, 2),
-  );
+  const { B: batch, H: heads, HV: valueHeads, K: keyWidth, V: valueWidth } = sizes;
+  const axes = { batch, time: 1, heads, valueHeads, keyWidth, valueWidth };
+  const { decay, normalize } = rule;
+  const scale = scaleOf(rule, keyWidth, call.scale);
+  const rows = { q: rowsOf(q, 2), v: rowsOf(v, 2), g: g && gateRows(rule, g) };
+  const key = rowsOf(k, 2);
+  const where = { slots: packed(slots).layout, states: slab.state.layout };
+  const o = rowsOf(output, 2);
+  if (rule.write === "delta") {
+    const job = { ...rows, sizes: axes, decay, scale, eraseKey: key, beta: rowsOf(beta!) };
+    v.device.run(deltaStep(job, where, o));
+  } else {
+    const additive = { decay, normalize, scale, eps: call.eps ?? defaultEps };
+    addStep(
+      v.device,
+      additive,
+      axes,
+      { ...rows, k: key },
+      { ...where, normalizers: slab.normalizer?.layout },
+      o,
+    );
+  }
   return output;
 }
 
 function gateRows({ decay }: RecurrenceRule, g: Tensor): Rows {
   return decay === "head" ? { slice: packed(g).layout, stride: 0 } : rowsOf(g, decay === "key" ? 2 : 1);
-}
-
-function deltaStepOn(
-  rule: RecurrenceRule,
-  slab: Slab,
-  slots: Tensor,
-  inputs: StepInputs,
-  call: Pick<RecurrenceCall, "scale">,
-): Tensor {
-  const initialState = takeSlots(slab.state, slots);
-  const { output, finalState } = runRule(rule, "recurrent", { ...inputs, initialState }, call);
-  putSlots(slab.state, slots, finalState);
-  return output;
 }
 
 /** Positions `from` to `to` of a time axis, a view. */
