@@ -2,7 +2,7 @@
 import type { Device, Kernel, Slice } from "../../device/device.ts";
 import type { DType } from "../../tensor/dtype.ts";
 import type { AddOperands, AddOptions, AddRule } from "./add.ts";
-import { addFlagsOf, chunkOf, decayTableFloats } from "./add.ts";
+import { addFlagsOf, chunkOf, decayTableFloats, defaultChunk } from "./add.ts";
 import { addBackwardHost } from "./add-backward-host.ts";
 import { addPartsHost } from "./add-host.ts";
 import type { Decay, Rows, Sizes } from "./problem.ts";
@@ -12,6 +12,9 @@ import { checkSizes, sequenceCount } from "./problem.ts";
 export const addBackwardKernel: Kernel = { key: "recurrence.addChunkwise.backward", host: addBackwardHost };
 /** Sums that units left apart, added in a fixed order. */
 export const addPartsKernel: Kernel = { key: "recurrence.addParts.sum", host: addPartsHost };
+
+/** With a gate's gradient every chunk copies, turns and multiplies states, which longer ones do less often. */
+const gatedChunk = 32;
 
 /** Gradients of what came out; a missing one is zero. */
 export interface AddCotangents {
@@ -80,7 +83,16 @@ function backwardScratch(
   const perToken = rule.normalize ? 2 * padded(time) : 0;
   const tables = decayTableFloats(rule.decay, K, chunk);
   return (
-    512 + 4 * (tables + scores + 9 * chunk * keys + 2 * state + 2 * K * values + 2 * keys + kept + perToken)
+    512 +
+    4 *
+      (tables +
+        scores +
+        chunk * (9 * keys + 2 * values) +
+        2 * state +
+        2 * K * values +
+        2 * keys +
+        kept +
+        perToken)
   );
 }
 
@@ -178,8 +190,8 @@ function backwardNumbers(
   parts: number,
 ): { ints: number[]; floats: number[]; scratchBytes: number } {
   const { time, heads, valueHeads, keyWidth, valueWidth } = sizes;
-  const chunk = chunkOf(rule.decay, wished);
   const gated = rule.decay !== "none" && dg !== undefined;
+  const chunk = chunkOf(rule.decay, wished, gated ? gatedChunk : defaultChunk);
   const keepEvery = keepEveryOf(rule.decay, time, chunk, gated);
   const flags = addFlagsOf(rule, {
     ...{

@@ -48,7 +48,8 @@ const header = `// Block products on register tiles. All strides are in bytes; a
 //   gemmLower(...the same)
 //     Only what lies on and below the diagonal (j <= i) is promised; above it elements are either untouched or full.
 //   gemmLowerLeft(...the same)
-//     A[i, p] = 0 for p > i: the sum stops with the last row of the tile. Zeros above the diagonal must be in memory.
+//     A[i, p] = 0 for p > i + max(k - m, 0): the sum stops with the last row of the tile. Zeros above that diagonal must
+//     be in memory. Whole columns in front of a lower triangle are k - m columns more than rows.
 //   gemmUpperLeft(...the same)
 //     A[i, p] = 0 for p < i: the sum starts with the first row of the tile. Zeros below the diagonal must be in memory.
 //   transposeBlock(rows, cols, src, srcRow, dst, dstRow)
@@ -135,7 +136,7 @@ function panel(tier: Tier, columns: number, rows: readonly number[]): string {
     lines([
       `  for (; m - i >= ${r}; i += ${r}) {`,
       "    const first = shape == 3 ? min(i, k) : 0;",
-      `    const last = shape == 2 ? min(i + ${r}, k) : k;`,
+      `    const last = shape == 2 ? min(max(k - m, 0) + i + ${r}, k) : k;`,
       `    tile${tier.letter}${r}x${columns}(last - first, a + <usize>first * aInner, aRow, aInner, b + <usize>first * bRow, bRow, c, cRow, mode${pass});`,
       `    a += ${r} * aRow; c += ${r} * cRow;`,
       "  }",
@@ -175,8 +176,7 @@ function product(tier: Tier): string {
       return [
         `  if (m == ${rows}) {`,
         `    for (; n - j >= ${columns}; j += ${columns}) {`,
-        `      if (shape == 2 && k > ${rows}) ${tile}(${rows}, ${place});`,
-        `      else ${tile}(k, ${place});`,
+        `      ${tile}(k, ${place});`,
         "    }",
         "  }",
       ];

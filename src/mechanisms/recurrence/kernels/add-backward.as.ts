@@ -6,8 +6,7 @@ import { intAt, pointerAt } from "../../../device/wasm/kernels/simd.as";
 import { HEAD, KEY, maskScores, prepareHead } from "./add-decay.as";
 import { FINAL_NORMALIZER, FINAL_STATE, INITIAL_NORMALIZER, INITIAL_STATE, PACKED } from "./add-forward.as";
 import {
-  GATE_GRADIENT, Gradient, GradientArguments, INITIAL_NORMALIZER_GRADIENT, INITIAL_STATE_GRADIENT, loadPlain, openChunk,
-  openGradient,
+  GATE_GRADIENT, Gradient, GradientArguments, INITIAL_NORMALIZER_GRADIENT, INITIAL_STATE_GRADIENT, openBoth, openChunk, openGradient,
 } from "./add-gradient.as";
 import { gatePart } from "./add-gradient-gate.as";
 import { keyPart, retreat, valuePart } from "./add-gradient-key.as";
@@ -82,16 +81,14 @@ function leave(r: Gradient): void {
 function scanTwice(r: Gradient): void {
   const chunks = (r.length + r.size - 1) / r.size;
   for (let index: i32 = 0; index < chunks; index++) {
-    openChunk(r, index * r.size);
-    loadPlain(r);
+    openBoth(r, index * r.size);
     queryPart(r);
     if (index + 1 < chunks) advance(r);
   }
   for (let index = chunks - 1; index >= 0; index--) {
-    openChunk(r, index * r.size);
-    loadPlain(r);
+    openBoth(r, index * r.size);
     weightsOf(r);
-    maskScores(r, r.weights, r.alpha, r.sigma, 0);
+    maskScores(r, r.weights, r.scoreRow, r.alpha, r.sigma, 0);
     keyPart(r);
     valuePart(r);
     retreat(r);
@@ -131,8 +128,7 @@ function scanSegments(r: Gradient): void {
     for (let index = count - 1; index >= 0; index--) {
       r.state = r.local + <usize>index * r.stateBytes;
       r.normalizer = r.state + (normalizer - state);
-      openChunk(r, (first + index) * r.size);
-      loadPlain(r);
+      openBoth(r, (first + index) * r.size);
       queryPart(r);
       keyPart(r);
       gatePart(r);

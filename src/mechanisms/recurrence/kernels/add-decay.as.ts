@@ -205,15 +205,15 @@ export function decayColumns(chunk: Chunk, state: usize, rows: i32): void {
 
 /**
  * Scores to weights: P_ij <- E_ij (alpha_i P_ij + sigma_i) for j <= i and 0 above, E the segment factors where there
- * are any, sigma 0 where its address is 0. With an address for the diagonal, that goes there and leaves zeros behind.
+ * are any, sigma 0 where its address is 0. P has rows of `row` bytes. With an address for the diagonal, that goes there and leaves zeros behind.
  */
-export function maskScores(chunk: Chunk, p: usize, alpha: usize, sigma: usize, diagonal: usize): void {
+export function maskScores(chunk: Chunk, p: usize, row: usize, alpha: usize, sigma: usize, diagonal: usize): void {
   const width = <usize>padded(chunk.rows) << 2;
   const zero = i32x4.splat(0);
   const one = f32x4.splat(1);
   const hasSegments = chunk.decay == HEAD || chunk.decay == SCALAR;
   let segment = chunk.segments;
-  for (let i: i32 = 0; i < chunk.rows; i++, p += chunk.scoreRow, segment += chunk.scoreRow) {
+  for (let i: i32 = 0; i < chunk.rows; i++, p += row, segment += chunk.scoreRow) {
     const at = <usize>i << 2;
     const a = v128.load_splat<f32>(alpha + at);
     const s = sigma ? v128.load_splat<f32>(sigma + at) : zero;

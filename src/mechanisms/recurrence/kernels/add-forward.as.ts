@@ -43,9 +43,12 @@ export class Forward extends Chunk {
   stateRow: usize;
   normalizer: usize;
   valueLine: usize;
+  /** Rows of scaled queries, each with its scores behind it; and the state's rows with the chunk's values behind them. */
+  reads: usize;
+  readRow: usize;
   scores: usize;
+  values: usize;
   transposed: usize;
-  decayedQ: usize;
   decayedK: usize;
   plainQ: usize;
   plainK: usize;
@@ -63,16 +66,17 @@ function lay(f: Forward, scratch: usize): void {
   f.stateRow = <usize>padded(f.columns) << 2;
   f.state = at;
   at += <usize>f.keyWidth * f.stateRow;
+  at += rows * f.stateRow;
   f.normalizer = at;
   at += f.row;
   f.valueLine = at;
   at += f.stateRow;
-  f.scores = at;
-  at += rows * f.scoreRow;
+  f.readRow = f.row + f.scoreRow;
+  f.reads = at;
+  f.scores = at + (<usize>f.keyWidth << 2);
+  at += rows * f.readRow;
   f.transposed = at;
   at += <usize>f.keyWidth * f.scoreRow;
-  f.decayedQ = at;
-  at += rows * f.row;
   f.decayedK = at;
   at += rows * f.row;
   f.plainQ = at;
@@ -94,53 +98,52 @@ function scores(f: Forward): void {
   if (f.decay == KEY) {
     loadRows(f.plainQ, f.row, f.q, f.qRow, rows, f.keyWidth);
     loadRows(f.plainK, f.row, f.k, f.kRow, rows, f.keyWidth);
-    keyScores(f, f.plainQ, f.plainK, f.scores, f.pairs);
+    keyScores(f, f.plainQ, f.plainK, f.scores, f.readRow, f.pairs);
   } else {
     transposeBlock(rows, f.keyWidth, f.k, f.kRow, f.transposed, f.scoreRow);
-    gemmLower(rows, rows, f.keyWidth, f.q, f.qRow, 4, f.transposed, f.scoreRow, f.scores, f.scoreRow, 0);
+    gemmLower(rows, rows, f.keyWidth, f.q, f.qRow, 4, f.transposed, f.scoreRow, f.scores, f.readRow, 0);
   }
-  maskScores(f, f.scores, f.scaled, 0, 0);
+  maskScores(f, f.scores, f.readRow, f.scaled, 0, 0);
 }
 
-/** Divides the rows of the output by scale · z·q + eps, and brings z to the chunk's end. */
-function normalize(f: Forward, q: usize, qRow: usize, k: usize, kRow: usize): void {
+/** Divides reads and scores by scale · z·q + eps, as their product would be, and brings z to the chunk's end. */
+function normalize(f: Forward, k: usize, kRow: usize): void {
   const width = f.keyWidth;
   for (let i: i32 = 0; i < f.rows; i++) {
-    const row = f.scores + <usize>i * f.scoreRow;
+    const read = f.reads + <usize>i * f.readRow;
+    const row = f.scores + <usize>i * f.readRow;
     let sum = v128.load(row);
     for (let j: i32 = 4; j <= i; j += 4) sum = f32x4.add(sum, v128.load(row + (<usize>j << 2)));
-    const denominator = sumLanes(sum) + dot(q + <usize>i * qRow, f.normalizer, width) + f.eps;
+    const denominator = sumLanes(sum) + dot(read, f.normalizer, width) + f.eps;
     const factor = f32x4.splat(denominator == 0 ? 0 : 1 / denominator);
-    let o = f.o + <usize>i * f.oRow;
-    let j: i32 = 0;
-    for (; j + 4 <= f.columns; j += 4, o += 16) v128.store(o, f32x4.mul(v128.load(o), factor));
-    for (; j < f.columns; j++, o += 4) store<f32>(o, load<f32>(o) * f32x4.extract_lane(factor, 0));
+    for (let at = read, end = row + (<usize>i << 2); at <= end; at += 16)
+      v128.store(at, f32x4.mul(v128.load(at), factor));
   }
   decayColumns(f, f.normalizer, 1);
   for (let i: i32 = 0; i < f.rows; i++) accumulateRow(f.normalizer, k + <usize>i * kRow, width);
 }
 
+/**
+ * [Q | P] [S; V] is one product: the state and the chunk's own rows in one chain per element. Rows are copied on the way:
+ * where operands lie a power of two apart they would push each other out of the first cache.
+ */
 function forwardChunk(f: Forward): void {
   const rows = f.rows;
   const width = f.keyWidth;
   prepareChunk(f);
+  scaleRows(f.decay, f.reads, f.readRow, f.q, f.qRow, f.prefix, f.row, f.scaled, rows, width);
   scores(f);
-  let q = f.q, qRow = f.qRow, k = f.k, kRow = f.kRow;
-  if (f.decay != NONE || f.scale != 1) {
-    scaleRows(f.decay, f.decayedQ, f.row, q, qRow, f.prefix, f.row, f.scaled, rows, width);
-    q = f.decayedQ;
-    qRow = f.row;
-  }
+  let k = f.k, kRow = f.kRow;
   if (f.decay != NONE) {
-    scaleRows(f.decay, f.decayedK, f.row, k, kRow, f.suffix, f.row, f.ones, rows, width);
     k = f.decayedK;
     kRow = f.row;
+    scaleRows(f.decay, k, kRow, f.k, f.kRow, f.suffix, f.row, f.ones, rows, width);
   }
-  gemmBlock(rows, f.columns, width, q, qRow, 4, f.state, f.stateRow, f.o, f.oRow, 0);
-  gemmLowerLeft(rows, f.columns, rows, f.scores, f.scoreRow, 4, f.v, f.vRow, f.o, f.oRow, 1);
-  if (f.flags & NORMALIZE) normalize(f, q, qRow, k, kRow);
+  loadRows(f.values, f.stateRow, f.v, f.vRow, rows, f.columns);
+  if (f.flags & NORMALIZE) normalize(f, k, kRow);
+  gemmLowerLeft(rows, f.columns, width + rows, f.reads, f.readRow, 4, f.state, f.stateRow, f.o, f.oRow, 0);
   decayRows(f, f.state, f.stateRow);
-  gemmBlock(width, f.columns, rows, k, 4, kRow, f.v, f.vRow, f.state, f.stateRow, 1);
+  gemmBlock(width, f.columns, rows, k, 4, kRow, f.values, f.stateRow, f.state, f.stateRow, 1);
 }
 
 /** Points the record at a value head of a sequence and some of its columns; returns the sequence's rows. */
@@ -153,6 +156,7 @@ export function locate(a: ForwardArguments, f: Forward, n: i32, head: i32, colum
   const keyHead = head / (a.valueHeads / a.heads);
   f.columns = min(a.columns, V - column);
   f.stateRow = <usize>padded(f.columns) << 2;
+  f.values = f.state + <usize>K * f.stateRow;
   f.q = <usize>a.q + <usize>begin * f.qRow + (<usize>(keyHead * K) << 2);
   f.k = <usize>a.k + <usize>begin * f.kRow + (<usize>(keyHead * K) << 2);
   f.v = <usize>a.v + <usize>begin * f.vRow + (<usize>(head * V + column) << 2);

@@ -6,19 +6,17 @@ import { fma } from "../../../device/wasm/kernels/simd.as";
 import { KEY, SCALAR } from "./add-decay.as";
 import { NORMALIZE } from "./add-forward.as";
 import { Gradient } from "./add-gradient.as";
-import { dot, loadLive, storeLive } from "./add-rows.as";
+import { dot, storeLive } from "./add-rows.as";
 
-/** Operand rows times scratch rows: kept per channel for key decays, else summed over the channels. */
-export function keepProduct(r: Gradient, to: usize, operand: usize, operandRow: usize, rows: usize): void {
-  for (let i: i32 = 0; i < r.rows; i++, operand += operandRow, rows += r.row) {
+/** Rows times rows: kept per channel for key decays, else summed over the channels. */
+export function keepProduct(r: Gradient, to: usize, a: usize, b: usize): void {
+  for (let i: i32 = 0; i < r.rows; i++, a += r.row, b += r.row) {
     if (r.decay != KEY) {
-      store<f32>(to + (<usize>i << 2), dot(operand, rows, r.keyWidth));
+      store<f32>(to + (<usize>i << 2), dot(a, b, r.keyWidth));
       continue;
     }
-    for (let j: i32 = 0; j < r.keyWidth; j += 4) {
-      const at = <usize>j << 2;
-      v128.store(to + at, f32x4.mul(loadLive(operand + at, r.keyWidth - j), v128.load(rows + at)));
-    }
+    for (let j: usize = 0; j < <usize>r.keyWidth << 2; j += 16)
+      v128.store(to + j, f32x4.mul(v128.load(a + j), v128.load(b + j)));
     to += r.row;
   }
 }

@@ -6,7 +6,7 @@ import { KEY, NONE, decayColumns, decayRows } from "./add-decay.as";
 import { NORMALIZE } from "./add-forward.as";
 import { GATE_GRADIENT, Gradient } from "./add-gradient.as";
 import { keepProduct } from "./add-gradient-gate.as";
-import { addDiagonal, scoresOf } from "./add-gradient-query.as";
+import { addDiagonal, decayedKeys, scoresOf } from "./add-gradient-query.as";
 import { keyKeyGradients } from "./add-key.as";
 import { accumulateRow, addScaled, clear, scaleRows, storeRows } from "./add-rows.as";
 
@@ -35,8 +35,8 @@ function carriedPart(r: Gradient): void {
 function innerPart(r: Gradient, to: usize, mode: i32): void {
   if (r.decay == KEY) {
     if (mode == 0) clear(to, <i32>(<usize>r.rows * r.row >> 2));
-    keyKeyGradients(r, r.plainQ, r.weights, to);
-  } else gemmUpperLeft(r.rows, r.keyWidth, r.rows, r.weights, 4, r.scoreRow, r.q, r.qRow, to, r.row, mode);
+    keyKeyGradients(r, r.q, r.weights, to);
+  } else gemmUpperLeft(r.rows, r.keyWidth, r.rows, r.weights, 4, r.scoreRow, r.q, r.qStep, to, r.row, mode);
 }
 
 /** dk of the open chunk, from its weights. */
@@ -44,11 +44,11 @@ export function keyPart(r: Gradient): void {
   const rows = r.rows;
   carriedPart(r);
   if (r.flags & GATE_GRADIENT) {
-    keepProduct(r, r.gateK, r.k, r.kRow, r.result);
+    keepProduct(r, r.gateK, r.k, r.result);
     innerPart(r, r.inner, 0);
-    keepProduct(r, r.gateInner, r.k, r.kRow, r.inner);
+    keepProduct(r, r.gateInner, r.k, r.inner);
     addScaled(r.result, r.inner, 1, <i32>(<usize>rows * r.row >> 2));
-    addDiagonal(r, r.q, r.qRow);
+    addDiagonal(r, r.q);
   } else innerPart(r, r.result, 1);
   storeRows(r.dk, r.dkRow, r.result, r.row, rows, r.keyWidth, r.add);
 }
@@ -58,31 +58,25 @@ export function valuePart(r: Gradient): void {
   const rows = r.rows;
   const V = r.valueWidth;
   scoresOf(r, r.alpha);
-  let keys = r.k, keyRow = r.kRow;
-  if (r.decay != NONE) {
-    keys = r.decayedK;
-    keyRow = r.row;
-    scaleRows(r.decay, keys, keyRow, r.k, r.kRow, r.suffix, r.row, r.ones, rows, r.keyWidth);
-  }
-  gemmBlock(rows, V, r.keyWidth, keys, keyRow, 4, r.stateGradient, r.stateRow, r.dv, r.dvRow, 0);
-  gemmUpperLeft(rows, V, rows, r.scores, 4, r.scoreRow, r.dO, r.dORow, r.dv, r.dvRow, 1);
+  gemmBlock(rows, V, r.keyWidth, decayedKeys(r), r.decay == NONE ? r.kStep : r.row, 4, r.stateGradient, r.stateRow, r.dv, r.dvRow, 0);
+  gemmUpperLeft(rows, V, rows, r.scores, 4, r.scoreRow, r.dO, r.dOStep, r.dv, r.dvRow, 1);
 }
 
 /** R and dz from the open chunk's end to its beginning. */
 export function retreat(r: Gradient): void {
   const rows = r.rows;
   const K = r.keyWidth;
-  let queries = r.q, queryRow = r.qRow;
+  let queries = r.q, queryRow = r.qStep;
   if (r.flags & NORMALIZE) {
     decayColumns(r, r.normalizerGradient, 1);
-    scaleRows(r.decay, r.decayedQ, r.row, r.q, r.qRow, r.prefix, r.row, r.sigma, rows, K);
+    scaleRows(r.decay, r.decayedQ, r.row, r.q, r.qStep, r.prefix, r.row, r.sigma, rows, K);
     for (let i: i32 = 0; i < rows; i++) accumulateRow(r.normalizerGradient, r.decayedQ + <usize>i * r.row, K);
   }
   if (r.decay != NONE || r.scale != 1 || r.flags & NORMALIZE) {
     queries = r.decayedQ;
     queryRow = r.row;
-    scaleRows(r.decay, queries, queryRow, r.q, r.qRow, r.prefix, r.row, r.alpha, rows, K);
+    scaleRows(r.decay, queries, r.row, r.q, r.qStep, r.prefix, r.row, r.alpha, rows, K);
   }
   decayRows(r, r.stateGradient, r.stateRow);
-  gemmBlock(K, r.valueWidth, rows, queries, 4, queryRow, r.dO, r.dORow, r.stateGradient, r.stateRow, 1);
+  gemmBlock(K, r.valueWidth, rows, queries, 4, queryRow, r.dO, r.dOStep, r.stateGradient, r.stateRow, 1);
 }

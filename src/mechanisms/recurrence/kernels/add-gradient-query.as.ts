@@ -9,32 +9,32 @@ import { NORMALIZE } from "./add-forward.as";
 import { GATE_GRADIENT, Gradient } from "./add-gradient.as";
 import { keepProduct } from "./add-gradient-gate.as";
 import { keyQueryGradients, keyScores } from "./add-key.as";
-import { accumulateRow, dot, loadLive, scaleRows, storeRows, sumLanes } from "./add-rows.as";
+import { accumulateRow, dot, scaleRows, storeRows, sumLanes } from "./add-rows.as";
 
 /** Scores of the chunk's rows on each other with their decay, times alpha. */
 export function scoresOf(r: Gradient, alpha: usize): void {
   const rows = r.rows;
-  if (r.decay == KEY) keyScores(r, r.plainQ, r.plainK, r.scores, r.pairs);
+  if (r.decay == KEY) keyScores(r, r.q, r.k, r.scores, r.scoreRow, r.pairs);
   else {
-    transposeBlock(rows, r.keyWidth, r.k, r.kRow, r.transposedK, r.scoreRow);
-    gemmLower(rows, rows, r.keyWidth, r.q, r.qRow, 4, r.transposedK, r.scoreRow, r.scores, r.scoreRow, 0);
+    transposeBlock(rows, r.keyWidth, r.k, r.kStep, r.transposedK, r.scoreRow);
+    gemmLower(rows, rows, r.keyWidth, r.q, r.qStep, 4, r.transposedK, r.scoreRow, r.scores, r.scoreRow, 0);
   }
-  maskScores(r, r.scores, alpha, 0, 0);
+  maskScores(r, r.scores, r.scoreRow, alpha, 0, 0);
 }
 
 /** dO·v of the chunk's rows on each other. */
 export function weightsOf(r: Gradient): void {
   const rows = r.rows;
   const V = r.valueWidth;
-  transposeBlock(rows, V, r.v, r.vRow, r.transposedV, r.scoreRow);
-  gemmLower(rows, rows, V, r.dO, r.dORow, 4, r.transposedV, r.scoreRow, r.weights, r.scoreRow, 0);
+  transposeBlock(rows, V, r.v, r.vStep, r.transposedV, r.scoreRow);
+  gemmLower(rows, rows, V, r.dO, r.dOStep, 4, r.transposedV, r.scoreRow, r.weights, r.scoreRow, 0);
 }
 
 /** alpha and sigma of the chunk's rows from their scores, dO·v (in `weights`) and S dO (in `result`). */
 function factors(r: Gradient): void {
   const width = r.keyWidth;
   scoresOf(r, r.scaled);
-  scaleRows(r.decay, r.decayedQ, r.row, r.q, r.qRow, r.prefix, r.row, r.scaled, r.rows, width);
+  scaleRows(r.decay, r.decayedQ, r.row, r.q, r.qStep, r.prefix, r.row, r.scaled, r.rows, width);
   for (let i: i32 = 0; i < r.rows; i++) {
     const p = r.scores + <usize>i * r.scoreRow;
     const w = r.weights + <usize>i * r.scoreRow;
@@ -73,14 +73,12 @@ function carriedPart(r: Gradient): void {
 }
 
 /** result_i += diagonal_i other_i, what the gate's gradient leaves out. */
-export function addDiagonal(r: Gradient, other: usize, otherRow: usize): void {
-  for (let i: i32 = 0; i < r.rows; i++, other += otherRow) {
+export function addDiagonal(r: Gradient, other: usize): void {
+  for (let i: i32 = 0; i < r.rows; i++, other += r.row) {
     const row = r.result + <usize>i * r.row;
     const diagonal = v128.load_splat<f32>(r.diagonal + (<usize>i << 2));
-    for (let j: i32 = 0; j < r.keyWidth; j += 4) {
-      const at = <usize>j << 2;
-      v128.store(row + at, fma(diagonal, loadLive(other + at, r.keyWidth - j), v128.load(row + at)));
-    }
+    for (let j: usize = 0; j < <usize>r.keyWidth << 2; j += 16)
+      v128.store(row + j, fma(diagonal, v128.load(other + j), v128.load(row + j)));
   }
 }
 
@@ -90,29 +88,32 @@ export function queryPart(r: Gradient): void {
   const K = r.keyWidth;
   const gated = r.flags & GATE_GRADIENT;
   weightsOf(r);
-  gemmBlock(rows, K, r.valueWidth, r.dO, r.dORow, 4, r.state, r.row, r.result, r.row, 0);
+  gemmBlock(rows, K, r.valueWidth, r.dO, r.dOStep, 4, r.state, r.row, r.result, r.row, 0);
   if (r.flags & NORMALIZE) factors(r);
   carriedPart(r);
-  maskScores(r, r.weights, r.alpha, r.sigma, gated ? r.diagonal : 0);
-  if (r.decay == KEY) keyQueryGradients(r, r.plainK, r.weights, r.result);
-  else gemmLowerLeft(rows, K, rows, r.weights, r.scoreRow, 4, r.k, r.kRow, r.result, r.row, 1);
+  maskScores(r, r.weights, r.scoreRow, r.alpha, r.sigma, gated ? r.diagonal : 0);
+  if (r.decay == KEY) keyQueryGradients(r, r.k, r.weights, r.result);
+  else gemmLowerLeft(rows, K, rows, r.weights, r.scoreRow, 4, r.k, r.kStep, r.result, r.row, 1);
   if (gated) {
-    keepProduct(r, r.gateQ, r.q, r.qRow, r.result);
-    addDiagonal(r, r.k, r.kRow);
+    keepProduct(r, r.gateQ, r.q, r.result);
+    addDiagonal(r, r.k);
   }
   storeRows(r.dq, r.dqRow, r.result, r.row, rows, K, r.add);
 }
 
+/** The chunk's keys decayed to its end. */
+export function decayedKeys(r: Gradient): usize {
+  if (r.decay == NONE) return r.k;
+  scaleRows(r.decay, r.decayedK, r.row, r.k, r.kStep, r.suffix, r.row, r.ones, r.rows, r.keyWidth);
+  return r.decayedK;
+}
+
 /** The transposed state and the normaliser from the open chunk's beginning to its end. */
 export function advance(r: Gradient): void {
-  let keys = r.k, keyRow = r.kRow;
-  if (r.decay != NONE) {
-    keys = r.decayedK;
-    keyRow = r.row;
-    scaleRows(r.decay, keys, keyRow, r.k, r.kRow, r.suffix, r.row, r.ones, r.rows, r.keyWidth);
-  }
+  const keys = decayedKeys(r);
+  const keyRow = r.decay == NONE ? r.kStep : r.row;
   decayColumns(r, r.state, r.valueWidth);
-  gemmBlock(r.valueWidth, r.keyWidth, r.rows, r.v, 4, r.vRow, keys, keyRow, r.state, r.row, 1);
+  gemmBlock(r.valueWidth, r.keyWidth, r.rows, r.v, 4, r.vStep, keys, keyRow, r.state, r.row, 1);
   if (!(r.flags & NORMALIZE)) return;
   decayColumns(r, r.normalizer, 1);
   for (let i: i32 = 0; i < r.rows; i++) accumulateRow(r.normalizer, keys + <usize>i * keyRow, r.keyWidth);

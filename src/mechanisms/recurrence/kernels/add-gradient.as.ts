@@ -1,5 +1,5 @@
 // What the two scans of the additive backward share: the record of one value head and its memory.
-import { Chunk, KEY, SCALAR, layTables, prepareChunk } from "./add-decay.as";
+import { Chunk, KEY, NONE, SCALAR, layTables, prepareChunk } from "./add-decay.as";
 import { NORMALIZE } from "./add-forward.as";
 import { clear, fillWith, loadRows, padded } from "./add-rows.as";
 
@@ -31,8 +31,10 @@ export class Gradient extends Chunk {
   add: bool;
   /** The sequence's first rows. */
   q0: usize; k0: usize; v0: usize; g0: usize; dO0: usize; dq0: usize; dk0: usize; dv0: usize; dg0: usize;
-  /** The chunk's. */
+  /** The chunk's rows: with a decay copies that are padded with zeros, else the operands' own; and results in place. */
   q: usize; k: usize; v: usize; dO: usize; dq: usize; dk: usize; dv: usize; dg: usize;
+  qStep: usize; kStep: usize; vStep: usize; dOStep: usize;
+  copies: usize;
   qRow: usize; kRow: usize; vRow: usize; dORow: usize; dqRow: usize; dkRow: usize; dvRow: usize; dgRow: usize;
   initialState: usize; initialNormalizer: usize; dFinalState: usize; dFinalNormalizer: usize;
   dInitialState: usize; dInitialNormalizer: usize;
@@ -43,7 +45,7 @@ export class Gradient extends Chunk {
   /** alpha multiplies dO wherever it meets Sᵀq, sigma is the gradient that reaches z·q (0: no normaliser). */
   alpha: usize; sigma: usize; alphas: usize; sigmas: usize; scaled: usize; ones: usize;
   scores: usize; weights: usize; diagonal: usize; transposedK: usize; transposedV: usize; turned: usize;
-  decayedQ: usize; decayedK: usize; plainQ: usize; plainK: usize; pairs: usize;
+  decayedQ: usize; decayedK: usize; pairs: usize;
   result: usize; inner: usize;
   /** For the gate: q ∘ dq, k ∘ dk from behind the chunk and from inside it; states kept; the sum of a fixed decay's. */
   gateQ: usize; gateK: usize; gateInner: usize; passing: usize; kept: usize; local: usize; every: i32;
@@ -55,6 +57,7 @@ function layChunk(r: Gradient, at: usize): usize {
   const rows = <usize>r.size;
   const keys = rows * r.row;
   const channels = <usize>r.keyWidth;
+  r.stateRow = <usize>padded(r.valueWidth) << 2;
   r.scores = at; at += rows * r.scoreRow;
   r.weights = at; at += rows * r.scoreRow;
   r.transposedK = at; at += channels * r.scoreRow;
@@ -62,8 +65,7 @@ function layChunk(r: Gradient, at: usize): usize {
   r.turned = at; at += channels * r.scoreRow;
   r.decayedQ = at; at += keys;
   r.decayedK = at; at += keys;
-  r.plainQ = at; at += keys;
-  r.plainK = at; at += keys;
+  r.copies = at; at += 2 * keys + 2 * rows * r.stateRow;
   r.result = at; at += keys;
   r.inner = at; at += keys;
   r.gateQ = at; at += keys;
@@ -83,7 +85,6 @@ function layChunk(r: Gradient, at: usize): usize {
 /** Lays the unit's memory into scratch behind the record. */
 function lay(r: Gradient, a: GradientArguments, scratch: usize): void {
   let at = layChunk(r, layTables(r, scratch + 512));
-  r.stateRow = <usize>padded(r.valueWidth) << 2;
   r.stateBytes = <usize>(r.valueWidth + 1) * r.row;
   r.state = at; at += r.stateBytes;
   r.passing = at; at += <usize>r.keyWidth * r.stateRow;
@@ -122,15 +123,34 @@ export function openGradient(a: GradientArguments, scratch: usize): Gradient {
   return r;
 }
 
-/** Moves the record to the chunk whose first row is `t` and fills its tables. */
+/** Rows of an operand as they lie, or copied: copies pay where scaled ones are read beside them again and again. */
+function rowsOf(r: Gradient, from: usize, fromRow: usize, to: usize, toRow: usize, width: i32): usize {
+  if (r.decay == NONE) return from;
+  loadRows(to, toRow, from, fromRow, r.rows, width);
+  return to;
+}
+
+/** Moves the record to the chunk whose first row is `t`: its keys, values and tables. */
 export function openChunk(r: Gradient, t: i32): void {
   const at = <usize>t;
   r.rows = min(r.size, r.length - t);
-  r.q = r.q0 + at * r.qRow;
-  r.k = r.k0 + at * r.kRow;
-  r.v = r.v0 + at * r.vRow;
   r.g = r.g0 + at * r.gRow;
-  r.dO = r.dO0 + at * r.dORow;
+  prepareChunk(r);
+  r.kStep = r.decay == NONE ? r.kRow : r.row;
+  r.vStep = r.decay == NONE ? r.vRow : r.stateRow;
+  r.k = rowsOf(r, r.k0 + at * r.kRow, r.kRow, r.copies, r.row, r.keyWidth);
+  r.v = rowsOf(r, r.v0 + at * r.vRow, r.vRow, r.copies + <usize>r.size * r.row, r.stateRow, r.valueWidth);
+}
+
+/** The same with its queries, what reaches them, and where the results go. */
+export function openBoth(r: Gradient, t: i32): void {
+  openChunk(r, t);
+  const at = <usize>t;
+  const copies = r.copies + <usize>r.size * (r.row + r.stateRow);
+  r.qStep = r.decay == NONE ? r.qRow : r.row;
+  r.dOStep = r.decay == NONE ? r.dORow : r.stateRow;
+  r.q = rowsOf(r, r.q0 + at * r.qRow, r.qRow, copies, r.row, r.keyWidth);
+  r.dO = rowsOf(r, r.dO0 + at * r.dORow, r.dORow, copies + <usize>r.size * r.row, r.stateRow, r.valueWidth);
   r.dq = r.dq0 + at * r.dqRow;
   r.dk = r.dk0 + at * r.dkRow;
   r.dv = r.dv0 + at * r.dvRow;
@@ -138,12 +158,4 @@ export function openChunk(r: Gradient, t: i32): void {
   const normalized = r.flags & NORMALIZE;
   r.alpha = normalized ? r.alphas + (at << 2) : r.alphas;
   r.sigma = normalized ? r.sigmas + (at << 2) : 0;
-  prepareChunk(r);
-}
-
-/** Copies of q and k in padded rows, for the walks of key decays. */
-export function loadPlain(r: Gradient): void {
-  if (r.decay != KEY) return;
-  loadRows(r.plainQ, r.row, r.q, r.qRow, r.rows, r.keyWidth);
-  loadRows(r.plainK, r.row, r.k, r.kRow, r.rows, r.keyWidth);
 }

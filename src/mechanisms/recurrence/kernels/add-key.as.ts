@@ -54,18 +54,18 @@ function scoreColumns(chunk: Chunk, q: usize, k: usize, j: i32, column: usize, p
 }
 
 /** P_ij = sum over the channels of q_i k_j E_ij for j <= i; `pairs` holds 32 bytes a row. */
-export function keyScores(chunk: Chunk, q: usize, k: usize, p: usize, pairs: usize): void {
+export function keyScores(chunk: Chunk, q: usize, k: usize, p: usize, pRow: usize, pairs: usize): void {
   const rows = chunk.rows;
   for (let j: i32 = 0; j < rows; j++) {
     const row = <usize>j * chunk.row;
-    store<f32>(p + <usize>j * chunk.scoreRow + (<usize>j << 2), dot(q + row, k + row, chunk.keyWidth));
+    store<f32>(p + <usize>j * pRow + (<usize>j << 2), dot(q + row, k + row, chunk.keyWidth));
   }
   for (let j: i32 = 0; j + 1 < rows; j += 2) {
     memory.fill(pairs, 0, <usize>(rows - j - 1) << 5);
     for (let column: usize = 0; column < chunk.row; column += 64) scoreColumns(chunk, q, k, j, column, pairs);
     let from = pairs;
     for (let i = j + 1; i < rows; i++, from += 32) {
-      const to = p + <usize>i * chunk.scoreRow + (<usize>j << 2);
+      const to = p + <usize>i * pRow + (<usize>j << 2);
       store<f32>(to, sumLanes(v128.load(from)));
       if (i > j + 1) store<f32>(to, sumLanes(v128.load(from, 16)), 4);
     }

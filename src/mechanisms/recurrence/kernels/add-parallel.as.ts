@@ -27,7 +27,7 @@ function product(dst: usize, src: usize, factor: usize, width: i32): void {
 function parallelRow(f: Forward, i: i32): void {
   const width = f.keyWidth;
   const columns = padded(f.columns);
-  const query = f.decayedQ, weighted = f.decayedK, line = f.plainQ, factor = f.plainK;
+  const query = f.reads, weighted = f.decayedK, line = f.plainQ, factor = f.plainK;
   const row = f.valueLine, sum = f.state;
   loadRow(query, f.q + <usize>i * f.qRow, width);
   for (let j: usize = 0; j < f.row; j += 4) store<f32>(query + j, load<f32>(query + j) * f.scale);
@@ -65,7 +65,7 @@ function parallelRow(f: Forward, i: i32): void {
 function parallelState(f: Forward, rows: i32): void {
   const width = f.keyWidth;
   const columns = padded(f.columns);
-  const key = f.decayedQ, line = f.plainQ, factor = f.plainK, row = f.valueLine;
+  const key = f.reads, line = f.plainQ, factor = f.plainK, row = f.valueLine;
   loadRows(f.state, f.stateRow, 0, 0, width, f.columns);
   clear(f.normalizer, padded(width));
   clear(line, padded(width));
