@@ -5,26 +5,28 @@ import { fileURLToPath } from "node:url";
 
 export const root = resolve(dirname(fileURLToPath(import.meta.url)), "..");
 
-/** A room imports from rooms before it in this list, never from one after it. */
-export const rooms: readonly string[] = [
-  "errors",
-  "tensor",
-  "device",
-  "autograd",
-  "ops",
-  "nn",
-  "mechanisms",
-  "models",
-  "checkpoint",
-  "text",
-  "train",
-  "generate",
-  "tasks",
-  "analysis",
-  "report",
-  "serve",
-  "cli",
+/** A room imports from rooms of its own storey or of those before it, never from one after it. */
+export const storeys: readonly (readonly string[])[] = [
+  ["errors"],
+  ["tensor"],
+  ["device"],
+  ["autograd"],
+  ["ops"],
+  ["nn"],
+  ["mechanisms"],
+  ["models"],
+  ["checkpoint", "text", "train", "generate"],
+  ["tasks", "analysis", "report"],
+  ["serve"],
+  ["cli"],
 ];
+
+export const rooms: readonly string[] = storeys.flat();
+
+/** How high a room lies. */
+export function storeyOf(room: string): number {
+  return storeys.findIndex((storey) => storey.includes(room));
+}
 
 /** Folders of `mechanisms/` that all mechanisms may share; every other folder there is one mechanism. */
 export const engineRooms: readonly string[] = ["feature-maps", "recurrence", "attention"];

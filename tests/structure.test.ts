@@ -95,6 +95,7 @@ test("structure lets lawful things pass", () => {
   const lawful: Source[] = [
     mechanism,
     { path: "src/nn/a.ts", text: 'import { x } from "../ops/x.ts";' },
+    { path: "src/tasks/a.ts", text: 'import { x } from "../report/x.ts";' },
     { path: "src/mechanisms/all.ts", text: 'export { id } from "./gated-delta/index.ts";' },
     { path: "src/mechanisms/kda/index.ts", text: 'import { scan } from "../recurrence/scan.ts";' },
     { path: "src/mechanisms/kda/reference.ts", text: 'import type { Axes } from "../recurrence/axes.ts";' },

@@ -1,7 +1,7 @@
 /** Which file may import which: rooms one way, mechanisms never sideways, no cycles between files. */
 import { posix } from "node:path";
 import ts from "typescript";
-import { engineRooms, roomOf, rooms } from "../rooms.ts";
+import { engineRooms, roomOf, storeyOf } from "../rooms.ts";
 import { isLibrary, isTest, type Problem, problemAt, type Rule } from "./source.ts";
 
 interface Import {
@@ -35,7 +35,7 @@ function mechanismOf(path: string): string | undefined {
 function directionFault(from: string, to: string): string | undefined {
   const [lower, upper] = [roomOf(from), roomOf(to)];
   if (upper === "top") return lower === "top" ? undefined : `a room imports no entry of the package (${to})`;
-  if (lower === "top" || rooms.indexOf(upper) <= rooms.indexOf(lower)) return undefined;
+  if (lower === "top" || storeyOf(upper) <= storeyOf(lower)) return undefined;
   return `${lower} lies below ${upper} and must not import it (${to})`;
 }
 
