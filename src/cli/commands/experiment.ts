@@ -2,7 +2,7 @@ import { mkdir } from "node:fs/promises";
 import { join } from "node:path";
 import type { Command } from "commander";
 import { ConfigError } from "../../errors.ts";
-import { svgPlot, terminalPlot } from "../../report/curves.ts";
+import { type Curve, svgPlot, terminalPlot } from "../../report/curves.ts";
 import { Progress } from "../../report/progress.ts";
 import { formatCount, table } from "../../report/table.ts";
 import * as all from "../../tasks/all.ts";
@@ -11,7 +11,6 @@ import {
   type ComparisonRow,
   type ComparisonRun,
   compare,
-  curvesOf,
   summarize,
 } from "../../tasks/comparison/experiment.ts";
 import { writeText } from "../../train/run-folder.ts";
@@ -145,4 +144,12 @@ function show(
     ]),
   );
   console.log(`\nPlot and figures: ${folder}`);
+}
+
+/** One curve a contender, of its first seed. */
+function curvesOf(runs: readonly ComparisonRun[], figure: "nats" | "accuracy"): Curve[] {
+  return [...new Set(runs.map((run) => run.name))].map((name) => {
+    const { curve } = runs.find((run) => run.name === name)!;
+    return { name, x: curve.map((point) => point.step), y: curve.map((point) => point[figure]) };
+  });
 }

@@ -2,7 +2,6 @@ import type { Device } from "../../device/device.ts";
 import type { DecoderConfig } from "../../models/config.ts";
 import { Decoder } from "../../models/decoder.ts";
 import { initialize } from "../../nn/module.ts";
-import type { Curve } from "../../report/curves.ts";
 import { Random } from "../../tensor/random.ts";
 import { train } from "../../train/loop.ts";
 import type { UpdateRule } from "../../train/optimizers/optimizer.ts";
@@ -174,13 +173,5 @@ export function summarize(runs: readonly ComparisonRun[]): ComparisonRow[] {
       ...{ accuracy: mean(accuracy), accuracySpread: spread(accuracy), steps: mean(all((run) => run.steps)) },
       ...{ seconds: mean(all((run) => run.seconds)), parameters: own[0]!.parameters },
     };
-  });
-}
-
-/** The curves of a comparison, the first seed of each contender. */
-export function curvesOf(runs: readonly ComparisonRun[], figure: keyof SequenceScore): Curve[] {
-  return [...new Set(runs.map((run) => run.name))].map((name) => {
-    const { curve } = runs.find((run) => run.name === name)!;
-    return { name, x: curve.map((point) => point.step), y: curve.map((point) => point[figure]) };
   });
 }

@@ -1,0 +1,8 @@
+/** Tokenizers, the byte-pair trainer, and batches of text. */
+export * from "./batches.ts";
+export { bytePair } from "./byte-pair.ts";
+export { trainBytePair } from "./byte-pair-train.ts";
+export { bytes } from "./bytes.ts";
+export { characters } from "./characters.ts";
+export type { TextStream, Tokenizer, TokenizerData } from "./tokenizer.ts";
+export { tokenizerFrom } from "./tokenizer-from.ts";

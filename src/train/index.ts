@@ -1,0 +1,14 @@
+/** The training loop, optimizers, schedules, and the folder that keeps a run. */
+export * from "./loop.ts";
+export { type AdamOptions, adamW, rAdam } from "./optimizers/adam.ts";
+export { lion } from "./optimizers/lion.ts";
+export {
+  Optimizer,
+  type OptimizerOptions,
+  type OptimizerState,
+  type StepReport,
+  type UpdateRule,
+} from "./optimizers/optimizer.ts";
+export { sgd } from "./optimizers/sgd.ts";
+export { type Resumable, type RunConfig, RunFolder } from "./run-folder.ts";
+export * from "./schedules.ts";
