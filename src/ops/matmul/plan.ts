@@ -71,7 +71,10 @@ export function planProduct({ m, n, k, batch, aRow, aCol, bRow, bCol }: PlanInpu
   return { rows, cols, steps, packA, packB, units, scratchBytes: bytesA + bytesB };
 }
 
-/** How to cut a product of rows with packed weights; few rows stream each weight once from end to end. */
+/** Up to this many rows it is the weights that are slow to come by: each panel is then read from end to end. */
+const streamedRows = 64;
+
+/** How to cut a product of rows with packed weights. */
 export function planPacked(
   m: number,
   out: number,
@@ -82,7 +85,7 @@ export function planPacked(
   return {
     rows,
     cols: wide,
-    steps: m <= 8 ? Math.max(1, width) : evenSteps(width),
+    steps: m <= streamedRows ? Math.max(1, width) : evenSteps(width),
     units: cols === wide ? units : Math.ceil(m / rows) * Math.ceil(out / wide),
   };
 }
