@@ -10,4 +10,5 @@ export { linear } from "./linear/index.ts";
 export { mamba2 } from "./mamba2/index.ts";
 export { performer } from "./performer/index.ts";
 export { retention } from "./retention/index.ts";
+export { slidingWindow } from "./sliding-window/index.ts";
 export { softmax } from "./softmax/index.ts";

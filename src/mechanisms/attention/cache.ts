@@ -1,5 +1,6 @@
 /** Attention over keys and values that are kept from call to call, in slabs of slots. */
 import { empty, Tensor } from "../../autograd/tensor.ts";
+import { max } from "../../ops/max/index.ts";
 import { solveAxes } from "../../tensor/axes.ts";
 import { putSlots } from "../recurrence/slab.ts";
 import { attentionDecode, decodePartials } from "./decode.ts";
@@ -73,6 +74,21 @@ export function attentionOverCache(
   return run(q, slabs, problem);
 }
 
+/**
+ * The same for one token of every row, with the log-sum-exp and the largest of its scores, `[B,1,HQ]`: for those who
+ * weigh it against something else.
+ */
+export function attentionOfNewest(
+  q: Tensor,
+  slabs: CacheSlabs,
+  view: CacheView,
+  options: Pick<AttentionOptions, "window" | "scale"> = {},
+): { readonly output: Tensor; readonly lse: Tensor; readonly rowMax: Tensor } {
+  const cache: CacheRows = { slots: view.slots.layout, lengths: view.lengths.layout };
+  const problem = { ...problemOf(q, slabs, view.longest, options), cache };
+  return decode(q, slabs, problem);
+}
+
 /** Attention of one token of every row to all keys `[B,Tk,HKV,K]`, at the speed of memory. No gradients. */
 export function attentionOfOne(
   q: Tensor,
@@ -85,23 +101,40 @@ export function attentionOfOne(
   return run(q, slabs, { ...problem, keyMask: options.mask?.layout, offset: k.shape[1]! - 1 });
 }
 
-function run(q: Tensor, { keys, values }: CacheSlabs, problem: AttentionProblem): Tensor {
+function operandsOf(q: Tensor, { keys, values }: CacheSlabs, output: Tensor) {
+  return { q: headRowsOf(q), k: headRowsOf(keys), v: headRowsOf(values), output: headRowsOf(output) };
+}
+
+function run(q: Tensor, slabs: CacheSlabs, problem: AttentionProblem): Tensor {
   const { batch, time, queryHeads, valueWidth } = problem.sizes;
+  if (time === 1) return decode(q, slabs, problem).output;
   const { device, dtype } = q;
-  const create = (...shape: number[]): Tensor => empty(device, shape, { dtype });
-  const output = create(batch, time, queryHeads, valueWidth);
-  const operands = {
-    q: headRowsOf(q),
-    k: headRowsOf(keys),
-    v: headRowsOf(values),
-    output: headRowsOf(output),
-    lse: create(batch, time, queryHeads).layout,
-  };
-  if (time !== 1) {
-    device.run(attentionForward(problem, operands));
-    return output;
-  }
-  const partials = create(decodePartials(problem)).layout;
-  for (const dispatch of attentionDecode(problem, { ...operands, partials })) device.run(dispatch);
+  const output = empty(device, [batch, time, queryHeads, valueWidth], { dtype });
+  const lse = empty(device, [batch, time, queryHeads], { dtype }).layout;
+  device.run(attentionForward(problem, { ...operandsOf(q, slabs, output), lse }));
   return output;
+}
+
+function decode(
+  q: Tensor,
+  slabs: CacheSlabs,
+  problem: AttentionProblem,
+): { readonly output: Tensor; readonly lse: Tensor; readonly rowMax: Tensor } {
+  const { batch, keyTime, queryHeads, valueWidth } = problem.sizes;
+  const { device, dtype } = q;
+  const output = empty(device, [batch, 1, queryHeads, valueWidth], { dtype });
+  const lse = empty(device, [batch, 1, queryHeads], { dtype });
+  const partials = empty(device, [decodePartials(problem)], { dtype });
+  const operands = { ...operandsOf(q, slabs, output), lse: lse.layout, partials: partials.layout };
+  for (const dispatch of attentionDecode(problem, operands)) device.run(dispatch);
+  return { output, lse, rowMax: largestOf(partials, [batch, keyTime, queryHeads, valueWidth]) };
+}
+
+/** The largest score `[B,1,HQ]` out of what the blocks of keys left behind. */
+function largestOf(partials: Tensor, [B, Tk, HQ, V]: readonly [number, number, number, number]): Tensor {
+  const row = V + 2;
+  const blocks = partials.size / (B * HQ * row);
+  const strides = [blocks * HQ * row, HQ * row, row];
+  const maxima = new Tensor({ ...partials.layout, strides }, [B, blocks, HQ]);
+  return blocks === 1 || Tk === 0 ? maxima : max(maxima, { axes: 1, keepDims: true });
 }

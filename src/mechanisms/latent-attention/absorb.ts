@@ -1,25 +1,16 @@
 /** Latent attention in its two ways: keys and values raised from the latent, or queries lowered to it. */
 import type { Tensor } from "../../autograd/tensor.ts";
 import { concat } from "../../ops/concat/index.ts";
-import { matmul } from "../../ops/matmul/index.ts";
-import { permute } from "../../ops/permute/index.ts";
 import { repeatHeads } from "../../ops/repeat-heads/index.ts";
 import { reshape } from "../../ops/reshape/index.ts";
 import { slice } from "../../ops/split/index.ts";
+import { perHead } from "../attention/per-head.ts";
 import type { StreamInputs } from "../attention/stream-attention.ts";
 
 /** What a token is beside its query: `c [B,T,R]` and `p [B,T,P]`. */
 export interface Latent {
   readonly c: Tensor;
   readonly p: Tensor;
-}
-
-/** `[B,T,H,W]` times a matrix for every head, `[H,W,U]` or its transpose `[H,U,W]` → `[B,T,H,U]`. */
-function perHead(x: Tensor, matrices: Tensor, transposeB: boolean): Tensor {
-  const [B, T, H, W] = x.shape as [number, number, number, number];
-  const rows = reshape(permute(x, [2, 0, 1, 3]), [H, B * T, W]);
-  const y = matmul(rows, matrices, { transposeB });
-  return permute(reshape(y, [H, B, T, y.shape[2]!]), [1, 2, 0, 3]);
 }
 
 /** `[B,T,W]` of all heads to every head → `[B,T,H,W]`. */

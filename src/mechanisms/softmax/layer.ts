@@ -7,6 +7,7 @@ import { sigmoid } from "../../ops/activation/index.ts";
 import { multiply } from "../../ops/arithmetic/index.ts";
 import { split } from "../../ops/split/index.ts";
 import type { CacheSlabs } from "../attention/cache.ts";
+import { type AttentionLayerSizes, attentionSizes } from "../attention/layer-sizes.ts";
 import { attendStream } from "../attention/stream-attention.ts";
 import { Layer, type LayerContext, type LayerOptions, type StateSpec } from "../layer.ts";
 import { checkOptions } from "../recurrence/recurrent-layer.ts";
@@ -34,15 +35,6 @@ export interface SoftmaxLayerOptions extends LayerOptions {
 
 const who = "softmax";
 
-/** The axes of the layer. */
-export interface SoftmaxSizes {
-  readonly D: number;
-  readonly HQ: number;
-  readonly HKV: number;
-  readonly K: number;
-  readonly V: number;
-}
-
 /**
  * The layer of exact attention (arXiv 1706.03762, section 3.2.2): multi-head, grouped queries (arXiv 2305.13245), and the
  * gated form of Qwen3-Next (arXiv 2505.06708: output · sigmoid(gate), norms of queries and keys, partial rotary) by
@@ -53,7 +45,7 @@ export interface SoftmaxSizes {
  */
 export class SoftmaxLayer extends Layer {
   readonly stateSpec: Readonly<Record<string, StateSpec>>;
-  readonly sizes: SoftmaxSizes;
+  readonly sizes: AttentionLayerSizes;
   readonly qProj: Linear;
   readonly kProj: Linear;
   readonly vProj: Linear;
@@ -69,8 +61,8 @@ export class SoftmaxLayer extends Layer {
     checkOptions(who, options, [
       ...["keyValueHeads", "gated", "queryKeyNorm", "bias", "window", "scale", "decoding", "memoryWidth"],
     ]);
-    this.sizes = sizesOf(options);
-    checkChoices(options, this.sizes);
+    this.sizes = attentionSizes(who, options);
+    checkChoices(options);
     const { D, HQ, HKV, K, V } = this.sizes;
     const { bias = false, gated = false, memoryWidth = D, rotary } = options;
     this.stateSpec =
@@ -126,37 +118,7 @@ export class SoftmaxLayer extends Layer {
   }
 }
 
-function sizesOf(options: SoftmaxLayerOptions): SoftmaxSizes {
-  const { width: D, heads: HQ } = options;
-  const K = options.keyWidth ?? D / HQ;
-  const sizes = { D, HQ, HKV: options.keyValueHeads ?? HQ, K, V: options.valueWidth ?? K };
-  const names = {
-    ...{ D: "width", HQ: "heads", HKV: "keyValueHeads", K: "keyWidth", V: "valueWidth" },
-  } as const;
-  for (const axis of ["D", "HQ", "HKV", "K", "V"] as const) {
-    if (Number.isInteger(sizes[axis]) && sizes[axis] >= 1) continue;
-    throw new ConfigError(
-      `[${who}] ${names[axis]} is a size: expected a whole number >= 1, got ${sizes[axis]} (width ${D}, heads ${HQ})`,
-      "Where a width per head does not follow from width and heads, pass keyWidth.",
-    );
-  }
-  if (HQ % sizes.HKV === 0) return sizes;
-  throw new ConfigError(
-    `[${who}] heads group over keyValueHeads: expected a multiple of ${sizes.HKV}, got heads ${HQ}`,
-    "Query head j reads key head floor(j / (heads/keyValueHeads)).",
-  );
-}
-
-function checkChoices(
-  { valueHeads, window, decoding, rotary }: SoftmaxLayerOptions,
-  { K }: SoftmaxSizes,
-): void {
-  if (valueHeads !== undefined) {
-    throw new ConfigError(
-      `[${who}] valueHeads are those of recurrences: expected keyValueHeads, got valueHeads ${valueHeads}`,
-      "Softmax shares key-value heads among query heads; pass keyValueHeads.",
-    );
-  }
+function checkChoices({ window, decoding }: SoftmaxLayerOptions): void {
   if (window !== undefined && !(Number.isInteger(window) && window >= 1)) {
     throw new ConfigError(
       `[${who}] bad window: expected a whole number >= 1, got ${window}`,
@@ -165,10 +127,5 @@ function checkChoices(
   }
   if (decoding !== undefined && decoding !== "cache" && decoding !== "stateless") {
     throw new ConfigError(`[${who}] decoding: expected cache or stateless, got ${String(decoding)}`);
-  }
-  if (rotary?.width !== undefined && rotary.width > K) {
-    throw new ConfigError(
-      `[${who}] rotary turns a part of a head: expected rotary.width <= keyWidth ${K}, got ${rotary.width}`,
-    );
   }
 }
