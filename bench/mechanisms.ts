@@ -48,7 +48,8 @@ export function benchInputs(
   sizes: JobSizes,
   requiresGrad: boolean,
 ): Tensors {
-  const axes: Record<string, number> = { ...sizes, B: 1, HV: sizes.H, HQ: sizes.H, HKV: sizes.H };
+  const usual = { ...sizes, B: 1, HV: sizes.H, HQ: sizes.H, HKV: sizes.H };
+  const axes: Record<string, number> = { ...usual, ...mechanism.ownAxes?.(usual) };
   const random = new Random(7);
   const inputs: Record<string, Tensor> = {};
   for (const [name, rule] of Object.entries(mechanism.inputs)) {

@@ -23,6 +23,8 @@ export interface LayerOptions {
   readonly rotary?: { readonly base?: number; readonly width?: number };
   /** Norms of queries and keys weigh by 1 + w, in mixers that have such norms. */
   readonly zeroCentered?: boolean;
+  /** What layers of one model share, by names of their own: the first that needs it puts it there. */
+  readonly shared?: Map<string, Module>;
   readonly [own: string]: unknown;
 }
 

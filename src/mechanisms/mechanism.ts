@@ -137,6 +137,8 @@ export interface Mechanism {
   readonly traits: Traits;
   /** Axis F, the width of mapped keys, for keys of width K; absent where keys enter the state as they are. */
   readonly featureWidth?: (keyWidth: number) => number;
+  /** Lengths that tests and benchmarks give to axes of its own, from those of the house. */
+  readonly ownAxes?: (sizes: Readonly<Record<string, number>>) => Readonly<Record<string, number>>;
   readonly reference: Reference;
   readonly forms: Readonly<Record<FormName, Form | Absent>>;
   readonly reductions: readonly Reduction[];

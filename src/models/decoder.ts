@@ -66,7 +66,8 @@ export class Decoder extends Module {
     } as const;
     this.embedding = new Embedding(vocabularySize, width, normalInit(deviation));
     this.positions = new Positions(config.positions ?? { kind: "none" }, width);
-    this.blocks = expandPattern(config).map((choice, i) => this.block(choice, i, normOptions));
+    const shared = new Map<string, Module>();
+    this.blocks = expandPattern(config).map((choice, i) => this.block(choice, i, normOptions, shared));
     this.norm = norm(width, normOptions);
     this.head = config.tied ? undefined : new Linear(width, vocabularySize, { init: normalInit(deviation) });
   }
@@ -139,12 +140,17 @@ export class Decoder extends Module {
     return matmul(x, this.embedding.weight.value, { transposeB: true });
   }
 
-  private block(choice: LayerChoice, i: number, normOptions: Parameters<typeof norm>[1]): Block {
+  private block(
+    choice: LayerChoice,
+    i: number,
+    normOptions: Parameters<typeof norm>[1],
+    shared: Map<string, Module>,
+  ): Block {
     const config = this.#config;
     const { width, heads, layers, normEps = 1e-5 } = config;
     const rotary = config.positions?.kind === "rotary" ? { rotary: config.positions } : {};
     const mixer = choice.mechanism.layer({
-      ...{ width, heads, layer: i, layers, normEps },
+      ...{ width, heads, layer: i, layers, normEps, shared },
       ...(config.zeroCentered ? { zeroCentered: true } : {}),
       ...rotary,
       ...config.mixer,

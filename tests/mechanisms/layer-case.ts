@@ -118,6 +118,7 @@ export function streamsAlike(layer: Layer, x: Tensor, bound: number): void {
 
 /** Fails unless the gradient of x agrees with central differences and every parameter has one. */
 export function layerDifferentiates(layer: Layer, x: Tensor, own: Partial<LayerContext> = {}): void {
+  x.clearGrad();
   const rows = gradCheck(
     x.device,
     (inputs) => ({ y: layer.forward(inputs["x"]!, contextOf({ training: true, ...own })) }),

@@ -38,6 +38,7 @@ export const latentAttention: Mechanism = {
     correctionReadsDecayed: false,
     readsBeforeWrite: false,
   },
+  ownAxes: ({ K }) => ({ R: 4 * K!, P: 2 * Math.ceil(K! / 4) }),
   reference,
   forms,
   reductions: [],

@@ -91,7 +91,7 @@ export function headSizes(
 
 const sharedNames = [
   ...["width", "heads", "valueHeads", "keyWidth", "valueWidth", "layer", "layers", "normEps"],
-  ...["rotary", "zeroCentered"],
+  ...["rotary", "zeroCentered", "shared"],
 ];
 
 /** Throws a ConfigError for an option that neither every layer nor this one has: a typing mistake changes nothing else. */

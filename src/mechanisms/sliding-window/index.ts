@@ -55,6 +55,7 @@ export const slidingWindow: Mechanism = {
     correctionReadsDecayed: false,
     readsBeforeWrite: false,
   },
+  ownAxes: ({ K }) => ({ F: Math.ceil(K! / 2), G: 2 * Math.ceil(K! / 2) }),
   reference,
   forms,
   reductions: [

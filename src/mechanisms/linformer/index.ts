@@ -1,0 +1,39 @@
+import type { Mechanism } from "../mechanism.ts";
+import { benchShapes } from "../rules.ts";
+import { forms, inputs } from "./forms.ts";
+import { LinformerLayer } from "./layer.ts";
+import { reference } from "./reference.ts";
+
+/** Linformer: attention to learned sums of tokens instead of tokens. */
+export const linformer: Mechanism = {
+  id: "linformer",
+  title: "Linformer",
+  sources: [
+    {
+      title: "Linformer: Self-Attention with Linear Complexity",
+      id: "arXiv:2006.04768v3",
+      equations: "attention: eq. 7; sharing: section 4 (labels unverified)",
+    },
+  ],
+  inputs,
+  state: {},
+  traits: {
+    decay: "none",
+    write: "none",
+    normalized: true,
+    causal: false,
+    full: true,
+    prefixExact: "Every token sees all of the sequence, so that what follows a prefix changes its outputs.",
+    constantState: false,
+    linearInValue: true,
+    unitKeys: false,
+    correctionReadsDecayed: false,
+    readsBeforeWrite: false,
+  },
+  ownAxes: ({ T }) => ({ G: 1, M: Math.max(1, Math.min(256, Math.floor(T! / 4))), L: T! }),
+  reference,
+  forms,
+  reductions: [],
+  layer: (options) => new LinformerLayer(options),
+  benchShapes,
+};

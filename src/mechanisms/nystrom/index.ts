@@ -1,0 +1,55 @@
+import type { Mechanism, Reference } from "../mechanism.ts";
+import { benchShapes } from "../rules.ts";
+import { defaultLandmarks, forms, inputs, type NystromFormOptions } from "./forms.ts";
+import { NystromLayer } from "./layer.ts";
+import { reference as nystromReference } from "./reference.ts";
+
+const reference: Reference = (given, options: NystromFormOptions) => {
+  const [T, Tk] = [given["q"]!.shape[1]!, given["k"]!.shape[1]!];
+  const landmarks = options.landmarks ?? Math.max(1, Math.min(defaultLandmarks, T, Tk));
+  return nystromReference(given, { ...options, landmarks });
+};
+
+/** Nyström attention: softmax by way of landmarks. */
+export const nystrom: Mechanism = {
+  id: "nystrom",
+  title: "Nyström attention",
+  sources: [
+    {
+      title: "Nyströmformer: A Nyström-Based Algorithm for Approximating Self-Attention",
+      id: "arXiv:2102.03902v3",
+      equations: "attention: eq. 13; pseudo-inverse: eq. 11 (labels unverified)",
+    },
+  ],
+  inputs,
+  state: {},
+  traits: {
+    decay: "none",
+    write: "none",
+    normalized: false,
+    causal: false,
+    full: true,
+    prefixExact: "Every token sees all of the sequence, so that what follows a prefix changes its outputs.",
+    constantState: false,
+    linearInValue: true,
+    unitKeys: false,
+    correctionReadsDecayed: false,
+    readsBeforeWrite: false,
+  },
+  ownAxes: () => ({ W: 5 }),
+  reference,
+  forms,
+  reductions: [
+    {
+      to: "softmax",
+      when: "there are as many landmarks as tokens",
+      inputs: ({ q, k, v }) => {
+        const given = { q: q!, k: k!, v: v! };
+        const ownOptions: NystromFormOptions = { landmarks: k!.shape[1]! };
+        return { own: given, other: given, ownOptions, otherOptions: { causal: false } };
+      },
+    },
+  ],
+  layer: (options) => new NystromLayer(options),
+  benchShapes,
+};
