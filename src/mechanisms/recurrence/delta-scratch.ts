@@ -7,11 +7,10 @@ const headBytes = 1024;
 /** Tokens of a tile in the token-after-token kernels. */
 const tile = 32;
 
-/** Token after token: a tile of packed rows and the states of a gang of units of `columns` columns. */
-export function recurrentScratch(sizes: Sizes, columns: number, gang: number): number {
+/** Token after token: a tile of packed rows and the state of `columns` columns. */
+export function recurrentScratch(sizes: Sizes, columns: number): number {
   const stride = ceilTo(sizes.keyWidth, 4);
-  const states = gang * sizes.keyWidth * ceilTo(columns, 16);
-  const floats = 16 + 34 * tile + stride + 4 * stride * tile + states;
+  const floats = 16 + 34 * tile + stride + 4 * stride * tile + sizes.keyWidth * ceilTo(columns, 16);
   return headBytes + 4 * floats;
 }
 
@@ -29,14 +28,8 @@ export function chunkFloats(sizes: Sizes, chunk: number, perKey: boolean): numbe
 }
 
 /** Chunk by chunk, and all at once. */
-export function chunkwiseScratch(
-  sizes: Sizes,
-  columns: number,
-  gang: number,
-  chunk: number,
-  perKey: boolean,
-): number {
-  const panels = 5 * 16 * chunk + gang * ceilTo(sizes.keyWidth, 4) * ceilTo(columns, 16);
+export function chunkwiseScratch(sizes: Sizes, columns: number, chunk: number, perKey: boolean): number {
+  const panels = 5 * 16 * chunk + ceilTo(sizes.keyWidth, 4) * ceilTo(columns, 16);
   return headBytes + 4 * (chunkFloats(sizes, chunk, perKey) + panels);
 }
 
@@ -45,7 +38,7 @@ function oddLines(n: number): number {
   return 16 * (Math.ceil(n / 16) | 1);
 }
 
-/** The backward pass: a chunk, its gradients, and the states of one segment of two heads. */
+/** The backward pass: a chunk, its gradients, and the states of one segment. */
 export function backwardScratch(sizes: Sizes, chunk: number, segment: number, perKey: boolean): number {
   const { keyWidth, valueWidth } = sizes;
   const wide = oddLines(valueWidth);
@@ -53,17 +46,10 @@ export function backwardScratch(sizes: Sizes, chunk: number, segment: number, pe
   const stride = ceilTo(keyWidth, 4);
   const span = ceilTo(chunk, 4);
   const columns = ceilTo(valueWidth, 16);
-  const values = 7 * span * wide + columns * (keyRow + span);
+  const values = 7 * span * wide + columns * (keyRow + span) + stride * wide;
   const keys = 3 * span * keyRow + 3 * span * stride + stride;
-  const states = 2 * (segment + (Math.ceil(segment / chunk) + 1) * stride) * wide;
+  const states = segment * wide + Math.ceil(segment / chunk) * stride * wide;
   return (
     headBytes + 4 * (chunkFloats(sizes, chunk, perKey) + values + keys + states + 3 * span * span + span)
   );
-}
-
-/** Units that go side by side: as many as keep their states in a quarter of a megabyte, four heads at most. */
-export function gangOf({ keyWidth, valueWidth }: Sizes, columns: number): number {
-  const bytes = 4 * ceilTo(keyWidth, 4) * ceilTo(columns, 16);
-  const heads = 4 * Math.ceil(valueWidth / columns);
-  return Math.max(1, Math.min(heads, Math.floor(2 ** 18 / bytes)));
 }

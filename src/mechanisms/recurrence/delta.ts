@@ -8,7 +8,7 @@ import { hostForward, hostStep } from "./delta-host.ts";
 import { hostBackward } from "./delta-host-backward.ts";
 import type { DeltaJob, DeltaPlan } from "./delta-job.ts";
 import { checkDelta, deltaOrder, deltaPlan, flagBits, sharedArguments, unitColumns } from "./delta-job.ts";
-import { backwardScratch, chunkwiseScratch, gangOf, recurrentScratch, stepScratch } from "./delta-scratch.ts";
+import { backwardScratch, chunkwiseScratch, recurrentScratch, stepScratch } from "./delta-scratch.ts";
 import type { Rows } from "./problem.ts";
 import { sequenceCount } from "./problem.ts";
 
@@ -88,18 +88,17 @@ export function deltaForward(form: DeltaForm, job: DeltaJob, outputs: DeltaOutpu
   const { buffers, ints } = sharedArguments(job, plan, columns, flags);
   const nothing = job.q.slice;
   const { sizes } = job;
-  const gang = gangOf(sizes, columns);
   return {
     kernel: forwardKernels[form],
     buffers: [...buffers, outputs.o.slice, outputs.finalState ?? nothing, outputs.keptStates ?? nothing],
-    ints: [...ints, outputs.o.stride, gang],
+    ints: [...ints, outputs.o.stride],
     floats: [job.scale],
     units: sequenceCount(sizes, job.packed) * sizes.valueHeads * Math.ceil(sizes.valueWidth / columns),
     work: forwardWork(job),
     scratchBytes:
       form === "recurrent"
-        ? recurrentScratch(sizes, columns, gang)
-        : chunkwiseScratch(sizes, columns, gang, plan.chunk, job.decay === "key"),
+        ? recurrentScratch(sizes, columns)
+        : chunkwiseScratch(sizes, columns, plan.chunk, job.decay === "key"),
   };
 }
 

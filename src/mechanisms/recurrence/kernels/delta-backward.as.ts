@@ -8,8 +8,6 @@ import { addRows, at, FINAL, GATE_GRADIENT, INITIAL, INITIAL_GRADIENT, Job, JOB_
 
 /** Operands: the shared ones, then those of Ends. */
 const OPERANDS: i32 = 18;
-/** Value heads that go side by side. */
-const GANG: i32 = 2;
 
 /** Operands and strides of this pass alone, and where a segment lies in scratch memory. */
 // @ts-ignore: decorator
@@ -31,13 +29,9 @@ const GANG: i32 = 2;
   dvRow: i32;
   dBetaRow: i32;
   dgRow: i32;
-  /** What each head of a gang has of its own: dState, w, states. */
-  gang: usize;
-  memberBytes: usize;
   /** The state that enters each chunk of the segment. */
   states: usize;
   stateBytes: usize;
-  statesBytes: usize;
   /** v − retrieved of each token of the segment. */
   w: usize;
   read: usize;
@@ -122,11 +116,10 @@ function putGradients(job: Job, chunk: Chunk, gradient: Gradient, ends: Ends, ro
   const add = head % group != 0;
   const dErase = gradient.dX;
   putRows(rowAt(ends.dq, row, ends.dqRow, first), ends.dqRow, at(dErase, n * keyRow), keyRow, n, keyWidth, add);
-  if (job.flags & ONE_KEY) addRows(gradient.dW, keyRow, dErase, keyRow, n, keyWidth);
   const dWrite = rowAt(ends.dWrite, row, ends.dWriteRow, first);
   putRows(dWrite, ends.dWriteRow, gradient.dW, keyRow, n, keyWidth, add);
-  if ((job.flags & ONE_KEY) == 0)
-    putRows(rowAt(ends.dErase, row, ends.dEraseRow, first), ends.dEraseRow, dErase, keyRow, n, keyWidth, add);
+  if (job.flags & ONE_KEY) addRows(dWrite, ends.dWriteRow, dErase, keyRow, n, keyWidth);
+  else putRows(rowAt(ends.dErase, row, ends.dEraseRow, first), ends.dEraseRow, dErase, keyRow, n, keyWidth, add);
   const width = job.valueWidth;
   unpackRows(rowAt(ends.dv, row, ends.dvRow, head * width), ends.dvRow, gradient.e, gradient.wide, n, width);
   for (let i = 0; i < n; i++)
@@ -138,73 +131,50 @@ function putGradients(job: Job, chunk: Chunk, gradient: Gradient, ends: Ends, ro
   unpackRows(rowAt(ends.dg, row, ends.dgRow, head * gates), ends.dgRow, gradient.dG, stride, n, gates);
 }
 
-/** Points at what head `member` of the gang has of its own. */
-// @ts-ignore: decorator
-@inline function turnTo(gradient: Gradient, ends: Ends, member: i32): void {
-  const own = ends.gang + ends.memberBytes * (<usize>member);
-  gradient.dState = own;
-  ends.w = own + ends.stateBytes;
-  ends.states = own + ends.memberBytes - ends.statesBytes;
-}
-
-/** One segment of `length` tokens from `row` on of value heads [begin, end); its entering states are loaded. */
-function passSegment(job: Job, chunk: Chunk, gradient: Gradient, ends: Ends, row: i32, length: i32, begin: i32, end: i32): void {
+/** One segment of `length` tokens from `row` on, whose entering state is the first of `states`. */
+function passSegment(job: Job, chunk: Chunk, gradient: Gradient, ends: Ends, row: i32, length: i32, head: i32): void {
   const chunks = (length + job.chunk - 1) / job.chunk;
   const rowBytes = (<usize>gradient.wide) << 2;
   for (let c = 0; c < chunks; c++) {
     const first = c * job.chunk;
-    for (let head = begin; head < end; head++) {
-      turnTo(gradient, ends, head - begin);
-      const state = ends.states + (<usize>c) * ends.stateBytes;
-      prepareChunk(job, chunk, row + first, min(job.chunk, length - first), head, false);
-      const w = ends.w + (<usize>first) * rowBytes;
-      recompute(job, chunk, gradient, ends, row + first, head, state, w, c + 1 < chunks ? state + ends.stateBytes : 0);
-    }
+    const state = ends.states + (<usize>c) * ends.stateBytes;
+    prepareChunk(job, chunk, row + first, min(job.chunk, length - first), head, false);
+    const w = ends.w + (<usize>first) * rowBytes;
+    recompute(job, chunk, gradient, ends, row + first, head, state, w, c + 1 < chunks ? state + ends.stateBytes : 0);
   }
-  const gate = (job.flags & GATE_GRADIENT) != 0;
   for (let c = chunks - 1; c >= 0; c--) {
     const first = c * job.chunk;
-    for (let head = begin; head < end; head++) {
-      turnTo(gradient, ends, head - begin);
-      const state = ends.states + (<usize>c) * ends.stateBytes;
-      const dO = rowAt(ends.dO, row + first, ends.dORow, head * job.valueWidth);
-      prepareChunk(job, chunk, row + first, min(job.chunk, length - first), head, true);
-      chunkGradient(job, chunk, gradient, state, ends.w + (<usize>first) * rowBytes, dO, ends.dORow, gate);
-      putGradients(job, chunk, gradient, ends, row + first, head);
-    }
+    const state = ends.states + (<usize>c) * ends.stateBytes;
+    const w = ends.w + (<usize>first) * rowBytes;
+    const dO = rowAt(ends.dO, row + first, ends.dORow, head * job.valueWidth);
+    prepareChunk(job, chunk, row + first, min(job.chunk, length - first), head, true);
+    chunkGradient(job, chunk, gradient, state, w, dO, ends.dORow, (job.flags & GATE_GRADIENT) != 0);
+    putGradients(job, chunk, gradient, ends, row + first, head);
   }
 }
 
-/** Value heads [begin, end) of one sequence side by side, so that neighbouring rows are fetched together. */
-function passGang(job: Job, chunk: Chunk, gradient: Gradient, ends: Ends, sequence: i32, begin: i32, end: i32): void {
+/** One value head of one sequence. */
+function passHead(job: Job, chunk: Chunk, gradient: Gradient, ends: Ends, sequence: i32, head: i32): void {
   const keyWidth = job.keyWidth;
   const valueWidth = job.valueWidth;
   const size = keyWidth * valueWidth;
-  const pair = sequence * job.valueHeads;
+  const pair = sequence * job.valueHeads + head;
   const from = sequenceRow(job.flags, job.cuSeqlens, job.time, sequence);
   const to = sequenceRow(job.flags, job.cuSeqlens, job.time, sequence + 1);
   const slots = keptSlot(job.flags, job.time, job.segment, sequence, from);
   const wide = gradient.wide;
-  for (let head = begin; head < end; head++) {
-    turnTo(gradient, ends, head - begin);
-    const dFinal = job.flags & FINAL ? rowAt(ends.dFinal, pair + head, size, 0) : 0;
-    loadState(gradient.dState, wide, dFinal, keyWidth, chunk.stride, valueWidth);
-  }
-  for (let s = (to - from + job.segment - 1) / job.segment - 1; s >= 0; s--) {
-    for (let head = begin; head < end; head++) {
-      turnTo(gradient, ends, head - begin);
-      let entering: usize = job.flags & INITIAL ? rowAt(job.initial, pair + head, size, 0) : 0;
-      if (s > 0) entering = rowAt(ends.kept, (slots + s - 1) * job.valueHeads + head, size, 0);
-      loadState(ends.states, wide, entering, keyWidth, chunk.stride, valueWidth);
-    }
+  const dFinal = job.flags & FINAL ? rowAt(ends.dFinal, pair, size, 0) : 0;
+  loadState(gradient.dState, wide, dFinal, keyWidth, chunk.stride, valueWidth);
+  const segments = (to - from + job.segment - 1) / job.segment;
+  for (let s = segments - 1; s >= 0; s--) {
+    let entering: usize = job.flags & INITIAL ? rowAt(job.initial, pair, size, 0) : 0;
+    if (s > 0) entering = rowAt(ends.kept, (slots + s - 1) * job.valueHeads + head, size, 0);
+    loadState(ends.states, wide, entering, keyWidth, chunk.stride, valueWidth);
     const row = from + s * job.segment;
-    passSegment(job, chunk, gradient, ends, row, min(job.segment, to - row), begin, end);
+    passSegment(job, chunk, gradient, ends, row, min(job.segment, to - row), head);
   }
-  if ((job.flags & INITIAL_GRADIENT) == 0) return;
-  for (let head = begin; head < end; head++) {
-    turnTo(gradient, ends, head - begin);
-    unpackRows(rowAt(ends.dInitial, pair + head, size, 0), valueWidth, gradient.dState, wide, keyWidth, valueWidth);
-  }
+  if (job.flags & INITIAL_GRADIENT)
+    unpackRows(rowAt(ends.dInitial, pair, size, 0), valueWidth, gradient.dState, wide, keyWidth, valueWidth);
 }
 
 function readEnds(ends: Ends, args: usize): void {
@@ -228,17 +198,13 @@ export function recurrence_deltaChunkwise_backward(args: usize, begin: i32, end:
   top += (<usize>(chunk.span * chunk.span)) << 2;
   top = layOutGradient(gradient, top, job.keyWidth, job.valueWidth, job.chunk);
   ends.read = top;
-  ends.gang = top + ((<usize>(chunk.span * gradient.wide)) << 2);
+  top += (<usize>(chunk.span * gradient.wide)) << 2;
+  ends.w = top;
+  top += (<usize>(job.segment * gradient.wide)) << 2;
+  ends.states = top;
   ends.stateBytes = (<usize>(chunk.stride * gradient.wide)) << 2;
-  ends.statesBytes = ends.stateBytes * ((job.segment + job.chunk - 1) / job.chunk);
-  ends.memberBytes = ends.stateBytes + ends.statesBytes + ((<usize>(job.segment * gradient.wide)) << 2);
   const group = job.valueHeads / job.heads;
-  for (let unit = begin; unit < end; ) {
-    const sequence = unit / job.heads;
-    const next = min(end, (sequence + 1) * job.heads);
-    const last = (next - sequence * job.heads) * group;
-    for (let head = (unit - sequence * job.heads) * group; head < last; head += GANG)
-      passGang(job, chunk, gradient, ends, sequence, head, min(head + GANG, last));
-    unit = next;
-  }
+  for (let unit = begin; unit < end; unit++)
+    for (let member = 0; member < group; member++)
+      passHead(job, chunk, gradient, ends, unit / job.heads, (unit % job.heads) * group + member);
 }

@@ -15,8 +15,6 @@ const OPERANDS: i32 = 11;
   o: usize;
   oRow: i32;
   scale: f32;
-  /** Units of a head. */
-  blocks: i32;
   /** Panels [K padded to 4][16], one after another. */
   state: usize;
   panelBytes: usize;
@@ -123,10 +121,8 @@ function passPanel(job: Job, chunk: Chunk, panels: Panels, panel: usize, row: i3
   gemmBlock(job.keyWidth, 16, tokens, chunk.w, 4, rowBytes, panels.u, 64, panel, 64, 1);
 }
 
-/** The state of a unit to or from row-major memory: `write` or read, where null is zeros. */
-function moveState(job: Job, panels: Panels, panel: usize, matrix: usize, unit: i32, write: bool): void {
-  const first = (unit % panels.blocks) * job.columns;
-  const last = min(first + job.columns, job.valueWidth);
+function moveState(job: Job, panels: Panels, matrix: usize, first: i32, last: i32, write: bool): void {
+  let panel = panels.state;
   for (let column = first; column < last; column += 16, panel += panels.panelBytes) {
     const width = min(16, last - column);
     if (write) {
@@ -149,42 +145,31 @@ function layOutPanels(panels: Panels, job: Job, tokens: i32, top: usize): void {
   panels.panelBytes = (<usize>padded(job.keyWidth, 4)) << 6;
 }
 
-/** The prepared chunk through all columns of one unit. */
-function passChunk(job: Job, chunk: Chunk, panels: Panels, panel: usize, row: i32, head: i32, unit: i32): void {
-  const first = (unit % panels.blocks) * job.columns;
-  const last = min(first + job.columns, job.valueWidth);
-  for (let column = first; column < last; column += 16, panel += panels.panelBytes)
-    passPanel(job, chunk, panels, panel, row, head, column);
-}
-
-/** Units [begin, end) of one sequence side by side, so that neighbouring heads' rows are fetched together. */
-function passGang(job: Job, chunk: Chunk, panels: Panels, begin: i32, end: i32, final: usize, kept: usize): void {
-  const blocks = panels.blocks;
+/** The (sequence, value head, columns) of one unit from its first token to its last. */
+function passUnit(job: Job, chunk: Chunk, panels: Panels, unit: i32, tokens: i32, final: usize, kept: usize): void {
+  const blocks = (job.valueWidth + job.columns - 1) / job.columns;
   const size = job.keyWidth * job.valueWidth;
-  const unitBytes = panels.panelBytes * ((job.columns + 15) >> 4);
-  const sequence = begin / blocks / job.valueHeads;
+  const pair = unit / blocks;
+  const head = pair % job.valueHeads;
+  const sequence = pair / job.valueHeads;
+  const first = (unit % blocks) * job.columns;
+  const last = min(first + job.columns, job.valueWidth);
   const from = sequenceRow(job.flags, job.cuSeqlens, job.time, sequence);
   const to = sequenceRow(job.flags, job.cuSeqlens, job.time, sequence + 1);
   const slots = keptSlot(job.flags, job.time, job.segment, sequence, from);
-  for (let unit = begin; unit < end; unit++) {
-    const initial = job.flags & INITIAL ? rowAt(job.initial, unit / blocks, size, 0) : 0;
-    moveState(job, panels, panels.state + unitBytes * (unit - begin), initial, unit, false);
-  }
-  for (let row = from; row < to; row += job.chunk) {
+  moveState(job, panels, job.flags & INITIAL ? rowAt(job.initial, pair, size, 0) : 0, first, last, false);
+  for (let row = from; row < to; row += tokens) {
     const past = row - from;
-    const keep = (job.flags & KEPT) != 0 && past > 0 && past % job.segment == 0;
-    for (let unit = begin; unit < end; unit++) {
-      const state = panels.state + unitBytes * (unit - begin);
-      const head = (unit / blocks) % job.valueHeads;
+    if (job.flags & KEPT && past > 0 && past % job.segment == 0) {
       const slot = (slots + past / job.segment - 1) * job.valueHeads + head;
-      if (keep) moveState(job, panels, state, rowAt(kept, slot, size, 0), unit, true);
-      if (unit == begin || unit % blocks == 0) prepareChunk(job, chunk, row, min(job.chunk, to - row), head, true);
-      passChunk(job, chunk, panels, state, row, head, unit);
+      moveState(job, panels, rowAt(kept, slot, size, 0), first, last, true);
     }
+    prepareChunk(job, chunk, row, min(tokens, to - row), head, true);
+    let panel = panels.state;
+    for (let column = first; column < last; column += 16, panel += panels.panelBytes)
+      passPanel(job, chunk, panels, panel, row, head, column);
   }
-  if ((job.flags & FINAL) == 0) return;
-  for (let unit = begin; unit < end; unit++)
-    moveState(job, panels, panels.state + unitBytes * (unit - begin), rowAt(final, unit / blocks, size, 0), unit, true);
+  if (job.flags & FINAL) moveState(job, panels, rowAt(final, pair, size, 0), first, last, true);
 }
 
 function run(args: usize, begin: i32, end: i32, scratch: usize): void {
@@ -193,22 +178,17 @@ function run(args: usize, begin: i32, end: i32, scratch: usize): void {
   const panels = changetype<Panels>(scratch + JOB_BYTES + CHUNK_BYTES);
   panels.o = pointerAt(args, 8);
   panels.oRow = intAt(args, ownWord(OPERANDS));
-  panels.scale = floatAt(args, ownWord(OPERANDS) + 2);
-  panels.blocks = (job.valueWidth + job.columns - 1) / job.columns;
+  panels.scale = floatAt(args, ownWord(OPERANDS) + 1);
   const top = scratch + JOB_BYTES + CHUNK_BYTES + 64;
   layOutPanels(panels, job, job.chunk, layOutChunk(chunk, top, job.keyWidth, job.chunk, job.decay == KEY));
   if (oneKey(job)) shareKeys(chunk, job.decay == KEY);
-  const gang = intAt(args, ownWord(OPERANDS) + 1);
-  const ofSequence = panels.blocks * job.valueHeads;
-  for (let unit = begin; unit < end; ) {
-    const next = min(min(unit + gang, end), (unit / ofSequence + 1) * ofSequence);
-    passGang(job, chunk, panels, unit, next, pointerAt(args, 9), pointerAt(args, 10));
-    unit = next;
-  }
+  const final = pointerAt(args, 9);
+  const kept = pointerAt(args, 10);
+  for (let unit = begin; unit < end; unit++) passUnit(job, chunk, panels, unit, job.chunk, final, kept);
 }
 
-// args: the shared words (Job) with o, final state and kept states behind its operands, then oRow, gang, scale.
-// One unit is (sequence, value head, block of `columns` value columns); at most `gang` of them go side by side.
+// args: the shared words (Job) with o, final state and kept states behind its operands, then oRow, scale.
+// One unit is (sequence, value head, block of `columns` value columns).
 export function recurrence_deltaChunkwise_forward(args: usize, begin: i32, end: i32, scratch: usize): void {
   run(args, begin, end, scratch);
 }

@@ -10,7 +10,7 @@ import { pairGradients } from "./delta-pair-gradients.as";
 /** Scratch of the backward pass beside the chunk. Rows of values have `wide` floats, rows of keys `keyRow`. */
 // @ts-ignore: decorator
 @unmanaged export class Gradient {
-  /** Gradient of the state, [K][wide], one a head; its transpose and that of the entering state, [V][keyRow]. */
+  /** Gradient of the state, [K][wide]; its transpose and that of the entering state, [V][keyRow]. */
   dState: usize;
   across: usize;
   /** Written values u, their transpose (rows of `span`), and v − retrieved before beta. */
@@ -58,6 +58,8 @@ export function layOutGradient(gradient: Gradient, top: usize, keyWidth: i32, va
   gradient.wide = wide;
   gradient.keyRow = keyRow;
   gradient.columns = columns;
+  gradient.dState = top;
+  top += (<usize>(stride * wide)) << 2;
   gradient.across = top;
   top += (<usize>(columns * keyRow)) << 2;
   gradient.u = top;

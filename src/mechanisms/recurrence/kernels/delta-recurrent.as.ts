@@ -100,80 +100,54 @@ function passPanel(job: Job, work: Work, state: usize, row: i32, head: i32, colu
     unpackRows(rowAt(work.o, row, work.oRow, head * valueWidth + column), work.oRow, o, 16, work.tokens, width);
 }
 
-/** The value head of a unit. */
-// @ts-ignore: decorator
-@inline function headOf(job: Job, unit: i32, blocks: i32): i32 {
-  return (unit / blocks) % job.valueHeads;
-}
-
-/** The state of a unit to or from row-major memory: `write` or read, where null is zeros. */
-function moveState(job: Job, panels: usize, matrix: usize, unit: i32, blocks: i32, write: bool): void {
-  const first = (unit % blocks) * job.columns;
-  const last = min(first + job.columns, job.valueWidth);
+/** The state of a unit to or from row-major memory: `direction` 0 reads it (null is zeros), 1 writes it. */
+function moveState(job: Job, work: Work, matrix: usize, first: i32, last: i32, direction: i32): void {
   for (let column = first; column < last; column += 16) {
-    const panel = panels + ((<usize>(job.keyWidth * (column - first))) << 2);
+    const panel = work.state + ((<usize>job.keyWidth) * (<usize>(column - first)) << 2);
     const width = min(16, last - column);
-    if (write) storePanel(at(matrix, column), job.valueWidth, panel, job.keyWidth, width);
+    if (direction == 1) storePanel(at(matrix, column), job.valueWidth, panel, job.keyWidth, width);
     else loadPanel(panel, matrix == 0 ? 0 : at(matrix, column), job.keyWidth, job.valueWidth, width);
   }
 }
 
-/** One tile through all columns of one unit. */
-function passTile(job: Job, work: Work, panels: usize, row: i32, unit: i32, blocks: i32): void {
-  const first = (unit % blocks) * job.columns;
-  const last = min(first + job.columns, job.valueWidth);
-  for (let column = first; column < last; column += 16) {
-    const panel = panels + ((<usize>(job.keyWidth * (column - first))) << 2);
-    passPanel(job, work, panel, row, headOf(job, unit, blocks), column);
-  }
-}
-
-/** Units [begin, end) of one sequence side by side, so that neighbouring heads' rows are fetched together. */
-function passGang(job: Job, work: Work, begin: i32, end: i32, blocks: i32, final: usize, kept: usize): void {
-  const size = job.keyWidth * job.valueWidth;
-  const unitBytes = (<usize>(job.keyWidth * padded(job.columns, 16))) << 2;
-  const sequence = begin / blocks / job.valueHeads;
-  const from = sequenceRow(job.flags, job.cuSeqlens, job.time, sequence);
-  const to = sequenceRow(job.flags, job.cuSeqlens, job.time, sequence + 1);
-  const slots = keptSlot(job.flags, job.time, job.segment, sequence, from);
-  for (let unit = begin; unit < end; unit++) {
-    const initial = job.flags & INITIAL ? rowAt(job.initial, unit / blocks, size, 0) : 0;
-    moveState(job, work.state + unitBytes * (unit - begin), initial, unit, blocks, false);
-  }
-  for (let row = from; row < to; row += work.tokens) {
-    const past = row - from;
-    const keep = (job.flags & KEPT) != 0 && past > 0 && past % job.segment == 0;
-    work.tokens = min(min(TILE, to - row), job.segment - (past % job.segment));
-    for (let unit = begin; unit < end; unit++) {
-      const panels = work.state + unitBytes * (unit - begin);
-      const head = headOf(job, unit, blocks);
-      const slot = (slots + past / job.segment - 1) * job.valueHeads + head;
-      if (keep) moveState(job, panels, rowAt(kept, slot, size, 0), unit, blocks, true);
-      if (unit == begin || unit % blocks == 0) packTile(job, work, row, head);
-      passTile(job, work, panels, row, unit, blocks);
-    }
-  }
-  if ((job.flags & FINAL) == 0) return;
-  for (let unit = begin; unit < end; unit++)
-    moveState(job, work.state + unitBytes * (unit - begin), rowAt(final, unit / blocks, size, 0), unit, blocks, true);
-}
-
-// args: the shared words (Job) with o, final state and kept states behind its operands, then oRow, gang, scale.
-// One unit is (sequence, value head, block of `columns` value columns); at most `gang` of them go side by side.
+// args: the shared words (Job) with o, final state and kept states behind its operands, then oRow, scale.
+// One unit is (sequence, value head, block of `columns` value columns).
 export function recurrence_deltaRecurrent_forward(args: usize, begin: i32, end: i32, scratch: usize): void {
   const job = readJob(scratch, args, OPERANDS);
-  const blocks = (job.valueWidth + job.columns - 1) / job.columns;
+  const final = pointerAt(args, 9);
+  const kept = pointerAt(args, 10);
+  const valueWidth = job.valueWidth;
+  const blocks = (valueWidth + job.columns - 1) / job.columns;
+  const size = job.keyWidth * valueWidth;
   const work = layOut(scratch, job.keyWidth);
   work.flags = job.flags;
   work.o = pointerAt(args, 8);
   work.oRow = intAt(args, ownWord(OPERANDS));
-  work.scale = floatAt(args, ownWord(OPERANDS) + 2);
+  work.scale = floatAt(args, ownWord(OPERANDS) + 1);
   if (oneKey(job)) work.write = work.erase;
-  const gang = intAt(args, ownWord(OPERANDS) + 1);
-  const ofSequence = blocks * job.valueHeads;
-  for (let unit = begin; unit < end; ) {
-    const next = min(min(unit + gang, end), (unit / ofSequence + 1) * ofSequence);
-    passGang(job, work, unit, next, blocks, pointerAt(args, 9), pointerAt(args, 10));
-    unit = next;
+  for (let unit = begin; unit < end; unit++) {
+    const pair = unit / blocks;
+    const head = pair % job.valueHeads;
+    const sequence = pair / job.valueHeads;
+    const first = (unit % blocks) * job.columns;
+    const last = min(first + job.columns, valueWidth);
+    const from = sequenceRow(job.flags, job.cuSeqlens, job.time, sequence);
+    const to = sequenceRow(job.flags, job.cuSeqlens, job.time, sequence + 1);
+    const slots = keptSlot(job.flags, job.time, job.segment, sequence, from);
+    moveState(job, work, job.flags & INITIAL ? rowAt(job.initial, pair, size, 0) : 0, first, last, 0);
+    for (let row = from; row < to; row += work.tokens) {
+      const past = row - from;
+      if (job.flags & KEPT && past > 0 && past % job.segment == 0) {
+        const slot = (slots + past / job.segment - 1) * job.valueHeads + head;
+        moveState(job, work, rowAt(kept, slot, size, 0), first, last, 1);
+      }
+      work.tokens = min(min(TILE, to - row), job.segment - (past % job.segment));
+      packTile(job, work, row, head);
+      for (let column = first; column < last; column += 16) {
+        const panel = work.state + ((<usize>job.keyWidth) * (<usize>(column - first)) << 2);
+        passPanel(job, work, panel, row, head, column);
+      }
+    }
+    if (job.flags & FINAL) moveState(job, work, rowAt(final, pair, size, 0), first, last, 1);
   }
 }
