@@ -116,10 +116,11 @@ function putGradients(job: Job, chunk: Chunk, gradient: Gradient, ends: Ends, ro
   const add = head % group != 0;
   const dErase = gradient.dX;
   putRows(rowAt(ends.dq, row, ends.dqRow, first), ends.dqRow, at(dErase, n * keyRow), keyRow, n, keyWidth, add);
+  if (job.flags & ONE_KEY) addRows(gradient.dW, keyRow, dErase, keyRow, n, keyWidth);
   const dWrite = rowAt(ends.dWrite, row, ends.dWriteRow, first);
   putRows(dWrite, ends.dWriteRow, gradient.dW, keyRow, n, keyWidth, add);
-  if (job.flags & ONE_KEY) addRows(dWrite, ends.dWriteRow, dErase, keyRow, n, keyWidth);
-  else putRows(rowAt(ends.dErase, row, ends.dEraseRow, first), ends.dEraseRow, dErase, keyRow, n, keyWidth, add);
+  if ((job.flags & ONE_KEY) == 0)
+    putRows(rowAt(ends.dErase, row, ends.dEraseRow, first), ends.dEraseRow, dErase, keyRow, n, keyWidth, add);
   const width = job.valueWidth;
   unpackRows(rowAt(ends.dv, row, ends.dvRow, head * width), ends.dvRow, gradient.e, gradient.wide, n, width);
   for (let i = 0; i < n; i++)
