@@ -79,7 +79,7 @@ const op: Op<AttentionInputs, AttentionOpOptions, AttentionOutputs> = {
  *
  * @throws ShapeError where axes disagree, ConfigError for a window that is no whole number >= 1 or not causal.
  * @example
- * const { output } = attention({ q, k, v }, { causal: true });
+ * const { output } = attention({ q, k, v: k }, { causal: true });
  */
 export function attention(inputs: AttentionInputs, options: AttentionOpOptions = {}): AttentionOutputs {
   return apply(op, inputs, options);
