@@ -5,3 +5,4 @@ export { matmulBench } from "./matmul.ts";
 export { mechanismsBench } from "./mechanisms.ts";
 export { crossoverBench, scalingBench } from "./scaling.ts";
 export { trainBench } from "./train.ts";
+export { opsBench } from "./ops.ts";
