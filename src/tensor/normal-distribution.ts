@@ -65,6 +65,7 @@ function powerOfTwo(exponent: number): number {
 
 /** The probability that a standard normal number is at most x. */
 export function normalCdf(x: number): number {
+  if (Number.isNaN(x)) return x;
   if (x > 0) return 1 - normalCdf(-x);
   const z = -x;
   const density = portableExp(-z * z * 0.5) * 0.3989422804014327; // 1 / sqrt(2 pi)

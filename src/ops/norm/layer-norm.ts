@@ -79,7 +79,7 @@ const backward: LayerNorm["backward"] = ({ inputs: { x, weight, bias }, grads: {
       floats: [],
       units: blocks.units,
       work: x.size * 8,
-      scratchBytes: 4 * D,
+      scratchBytes: 4 * D + 8,
     });
   }
   if (learns === 0) return { x: dx };

@@ -61,7 +61,7 @@ const LOG = memory.data<f32>([
 }
 
 /** Lanes that are subnormal, 0, negative, infinite or NaN; the others keep their value. */
-function logSpecial(x: v128, value: v128): v128 {
+export function logSpecial(x: v128, value: v128): v128 {
   const zero = f32x4.splat(0);
   const scaled = f32x4.mul(x, v128.load(LOG, 16));
   const small = f32x4.sub(logNormal(scaled), f32x4.splat(15.942385));

@@ -10,6 +10,12 @@ function placeOf(x: usize, n: i32, value: f32): i32 {
   const wide = f32x4.splat(value);
   let i = 0;
   if (value == value) {
+    for (; i + 16 <= n; i += 16) {
+      const at = x + ((<usize>i) << 2);
+      const a = v128.or(f32x4.eq(v128.load(at), wide), f32x4.eq(v128.load(at, 16), wide));
+      const b = v128.or(f32x4.eq(v128.load(at, 32), wide), f32x4.eq(v128.load(at, 48), wide));
+      if (v128.any_true(v128.or(a, b))) break;
+    }
     for (; i + 4 <= n; i += 4) {
       const bits = i32x4.bitmask(f32x4.eq(v128.load(x + ((<usize>i) << 2)), wide));
       if (bits != 0) return i + ctz(bits);

@@ -6,70 +6,85 @@ import { factors, put, scaleRow, slopeRow, take, tripleRow, weightRow } from "./
 // Norms of rms-norm.as.ts with a gate a(z): z·sigmoid(z), or sigmoid(z). The gate multiplies what comes out of the norm
 // (last) or what goes in (first). Scratch: groups·n floats of factors, then rows of n floats.
 
-/** a(z) from s = sigmoid(z): s times z, or times 1. */
+// prettier-ignore
+const ONE = memory.data<f32>([1, 1, 1, 1], 16);
+
+/** a(z) from s = sigmoid(z). */
 // @ts-ignore: decorator
-@inline function gateOf(z: v128, s: v128, isSilu: v128): v128 {
-  return f32x4.mul(s, v128.bitselect(z, f32x4.splat(1), isSilu));
+@inline function gateOf(z: v128, s: v128, silu: bool): v128 {
+  return silu ? f32x4.mul(z, s) : s;
 }
 
-/** a′(z): s (1 + z (1 − s)), or s (1 − s). */
+/** a′(z): s + z s (1 − s), or s (1 − s). */
 // @ts-ignore: decorator
-@inline function gateSlope(z: v128, s: v128, isSilu: v128): v128 {
-  const one = f32x4.splat(1);
-  const rest = f32x4.sub(one, s);
-  return f32x4.mul(s, fma(v128.bitselect(z, one, isSilu), rest, v128.and(one, isSilu)));
+@inline function gateSlope(z: v128, s: v128, silu: bool): v128 {
+  const rest = f32x4.sub(v128.load(ONE), s);
+  return silu ? fma(f32x4.mul(z, s), rest, s) : f32x4.mul(s, rest);
 }
 
-/** y = x·a(z), y may be x; the sigmoids are left in `room` unless that is 0. */
 // @ts-ignore: decorator
-@inline function gateRow(x: usize, z: usize, y: usize, room: usize, n: i32, isSilu: v128, keeps: bool): void {
+@inline function gateStep(x: usize, z: usize, y: usize, room: usize, silu: bool, keeps: bool, count: i32): void {
+  const gate = take(z, count), s = sigmoid4(gate);
+  if (keeps) put(room, s, count);
+  put(y, f32x4.mul(take(x, count), gateOf(gate, s, silu)), count);
+}
+
+/** y = x·a(z), y may be x; the sigmoids are left in `room` where they are kept. */
+// @ts-ignore: decorator
+@inline function gateRow(x: usize, z: usize, y: usize, room: usize, n: i32, silu: bool, keeps: bool): void {
   for (; n >= 4; n -= 4) {
-    const s = sigmoid4(v128.load(z));
-    if (keeps) v128.store(room, s);
-    v128.store(y, f32x4.mul(v128.load(x), gateOf(v128.load(z), s, isSilu)));
+    gateStep(x, z, y, room, silu, keeps, 4);
     x += 16;
     z += 16;
     y += 16;
     if (keeps) room += 16;
   }
-  if (n > 0) {
-    const s = sigmoid4(take(z, n));
-    if (keeps) put(room, s, n);
-    put(y, f32x4.mul(take(x, n), gateOf(take(z, n), s, isSilu)), n);
-  }
+  if (n > 0) gateStep(x, z, y, room, silu, keeps, n);
+}
+
+function gate(x: usize, z: usize, y: usize, n: i32, silu: bool): void {
+  if (silu) gateRow(x, z, y, 0, n, true, false);
+  else gateRow(x, z, y, 0, n, false, false);
+}
+
+function gateKeeping(x: usize, z: usize, y: usize, room: usize, n: i32, silu: bool): void {
+  if (silu) gateRow(x, z, y, room, n, true, true);
+  else gateRow(x, z, y, room, n, false, true);
 }
 
 // args: x, w, z, y, r; n, stride, groups, mode, zStride, silu, first, rows; share, eps. One unit is a row.
 export function rmsNorm_gated_forward(args: usize, begin: i32, end: i32, scratch: usize): void {
   const n = intAt(args, 5), stride = (<usize>intAt(args, 6)) << 2, groups = intAt(args, 7);
   const zStride = (<usize>intAt(args, 9)) << 2, first = intAt(args, 11) != 0;
-  const isSilu = i32x4.splat(-intAt(args, 10));
+  const silu = intAt(args, 10) != 0;
   const w = factors(pointerAt(args, 1), scratch, n * groups, intAt(args, 8));
   for (let row = begin; row < end; row++) {
     let x = pointerAt(args, 0) + (<usize>row) * stride;
     const z = pointerAt(args, 2) + (<usize>row) * zStride;
     const y = pointerAt(args, 3) + (((<usize>row) * (<usize>n)) << 2);
     if (first) {
-      gateRow(x, z, y, 0, n, isSilu, false);
+      gate(x, z, y, n, silu);
       x = y;
     }
     const r: f32 = <f32>1 / sqrt<f32>(dotRun(x, x, n) * floatAt(args, 13) + floatAt(args, 14));
     store<f32>(pointerAt(args, 4) + ((<usize>row) << 2), r);
     scaleRow(x, w + ((<usize>((row % groups) * n)) << 2), y, n, r);
-    if (!first) gateRow(y, z, y, 0, n, isSilu, false);
+    if (!first) gate(y, z, y, n, silu);
   }
 }
 
-/** Gate last: dz = dy·r·x·w·a′(z), and `du` = dy·a(z) is left in `room`. */
-function openLast(x: usize, w: usize, z: usize, dy: usize, dz: usize, room: usize, n: i32, r: f32, isSilu: v128): void {
-  const wide = f32x4.splat(r);
-  for (; n > 0; n -= 4) {
-    const count = min(4, n);
-    const gate = take(z, count), grad = take(dy, count);
-    const s = sigmoid4(gate);
-    put(room, f32x4.mul(grad, gateOf(gate, s, isSilu)), count);
-    const normed = f32x4.mul(f32x4.mul(take(x, count), wide), take(w, count));
-    put(dz, f32x4.mul(f32x4.mul(grad, normed), gateSlope(gate, s, isSilu)), count);
+// @ts-ignore: decorator
+@inline function openStep(x: usize, w: usize, z: usize, dy: usize, dz: usize, room: usize, r: v128, silu: bool, count: i32): void {
+  const gate = take(z, count), grad = take(dy, count), s = sigmoid4(gate);
+  put(room, f32x4.mul(grad, gateOf(gate, s, silu)), count);
+  const normed = f32x4.mul(f32x4.mul(take(x, count), r), take(w, count));
+  put(dz, f32x4.mul(f32x4.mul(grad, normed), gateSlope(gate, s, silu)), count);
+}
+
+// @ts-ignore: decorator
+@inline function openRow(x: usize, w: usize, z: usize, dy: usize, dz: usize, room: usize, n: i32, r: v128, silu: bool): void {
+  for (; n >= 4; n -= 4) {
+    openStep(x, w, z, dy, dz, room, r, silu, 4);
     x += 16;
     w += 16;
     z += 16;
@@ -77,28 +92,46 @@ function openLast(x: usize, w: usize, z: usize, dy: usize, dz: usize, room: usiz
     dz += 16;
     room += 16;
   }
+  if (n > 0) openStep(x, w, z, dy, dz, room, r, silu, n);
 }
 
-/** Gate first: from dh in dx and the sigmoids in `room`, dz = dh·x·a′(z) and dx = dh·a(z). */
-function closeFirst(x: usize, z: usize, dx: usize, dz: usize, room: usize, n: i32, isSilu: v128): void {
-  for (; n > 0; n -= 4) {
-    const count = min(4, n);
-    const dh = take(dx, count), gate = take(z, count), s = take(room, count);
-    put(dz, f32x4.mul(f32x4.mul(dh, take(x, count)), gateSlope(gate, s, isSilu)), count);
-    put(dx, f32x4.mul(dh, gateOf(gate, s, isSilu)), count);
+/** Gate last: dz = dy·r·x·w·a′(z), and dy·a(z) is left in `room`. */
+function openLast(x: usize, w: usize, z: usize, dy: usize, dz: usize, room: usize, n: i32, r: f32, silu: bool): void {
+  if (silu) openRow(x, w, z, dy, dz, room, n, f32x4.splat(r), true);
+  else openRow(x, w, z, dy, dz, room, n, f32x4.splat(r), false);
+}
+
+// @ts-ignore: decorator
+@inline function closeStep(x: usize, z: usize, dx: usize, dz: usize, room: usize, silu: bool, count: i32): void {
+  const dh = take(dx, count), gate = take(z, count), s = take(room, count);
+  put(dz, f32x4.mul(f32x4.mul(dh, take(x, count)), gateSlope(gate, s, silu)), count);
+  put(dx, f32x4.mul(dh, gateOf(gate, s, silu)), count);
+}
+
+// @ts-ignore: decorator
+@inline function closeRow(x: usize, z: usize, dx: usize, dz: usize, room: usize, n: i32, silu: bool): void {
+  for (; n >= 4; n -= 4) {
+    closeStep(x, z, dx, dz, room, silu, 4);
     x += 16;
     z += 16;
     dx += 16;
     dz += 16;
     room += 16;
   }
+  if (n > 0) closeStep(x, z, dx, dz, room, silu, n);
+}
+
+/** Gate first: from dh in dx and the sigmoids in `room`, dz = dh·x·a′(z) and dx = dh·a(z). */
+function closeFirst(x: usize, z: usize, dx: usize, dz: usize, room: usize, n: i32, silu: bool): void {
+  if (silu) closeRow(x, z, dx, dz, room, n, true);
+  else closeRow(x, z, dx, dz, room, n, false);
 }
 
 // args: x, w, z, r, dy, dx, dz, dw; n, stride, groups, mode, zStride, silu, first, rows, block; share. One unit is
 // `block` times `groups` rows, whose part of the gradient by w is row `unit` of dw; there is none in mode 0.
 export function rmsNorm_gated_backward(args: usize, begin: i32, end: i32, scratch: usize): void {
   const n = intAt(args, 8), groups = intAt(args, 10), mode = intAt(args, 11), first = intAt(args, 14) != 0;
-  const isSilu = i32x4.splat(-intAt(args, 13));
+  const silu = intAt(args, 13) != 0;
   const rowBytes = (<usize>n) << 2, perUnit = intAt(args, 16) * groups;
   const w = factors(pointerAt(args, 1), scratch, n * groups, mode);
   const room = scratch + (<usize>groups) * rowBytes, gatedRow = room + rowBytes;
@@ -113,12 +146,12 @@ export function rmsNorm_gated_backward(args: usize, begin: i32, end: i32, scratc
       const dy = pointerAt(args, 4) + at, dx = pointerAt(args, 5) + at, dz = pointerAt(args, 6) + at;
       const r = load<f32>(pointerAt(args, 3) + ((<usize>row) << 2));
       const h = first ? gatedRow : x, du = first ? dy : room;
-      if (first) gateRow(x, z, gatedRow, room, n, isSilu, true);
-      else openLast(x, w + group, z, dy, dz, room, n, r, isSilu);
+      if (first) gateKeeping(x, z, gatedRow, room, n, silu);
+      else openLast(x, w + group, z, dy, dz, room, n, r, silu);
       const c = tripleRow(h, w + group, du, n) * floatAt(args, 17) * r * r * r;
       if (mode != 0) weightRow(h, du, dw + group, n, r);
       slopeRow(h, w + group, du, dx, n, r, c);
-      if (first) closeFirst(x, z, dx, dz, room, n, isSilu);
+      if (first) closeFirst(x, z, dx, dz, room, n, silu);
     }
   }
 }

@@ -59,38 +59,71 @@ export function layerNorm_rows_forward(args: usize, begin: i32, end: i32, scratc
   }
 }
 
-/** One row: dw += dy·h and db += dy for h = (x − mean)·r, and dx = r (w·dy − mean of it − h · mean of h·w·dy). */
-function slope(x: usize, w: usize, dy: usize, dx: usize, dw: usize, db: usize, n: i32, mean: f32, r: f32, learns: bool): void {
-  const wideMean = f32x4.splat(mean), wideR = f32x4.splat(r);
+/** Σ w·dy, and Σ w·dy·h behind it, for h = (x − mean)·r; left in `room`. */
+function sums(x: usize, w: usize, dy: usize, room: usize, n: i32, mean: v128, r: v128): void {
   let sum = f32x4.splat(0), product = sum;
-  for (let i = 0; i < n; i += 4) {
-    const at = (<usize>i) << 2, count = min(4, n - i);
-    const grad = take(dy + at, count);
-    const h = f32x4.mul(f32x4.sub(take(x + at, count), wideMean), wideR);
-    const g = f32x4.mul(grad, take(w + at, count));
+  for (; n >= 4; n -= 4) {
+    const g = f32x4.mul(v128.load(dy), v128.load(w));
     sum = f32x4.add(sum, g);
-    product = fma(g, h, product);
-    if (learns) {
-      put(dw + at, fma(grad, h, take(dw + at, count)), count);
-      put(db + at, f32x4.add(take(db + at, count), grad), count);
-    }
+    product = fma(g, f32x4.mul(f32x4.sub(v128.load(x), mean), r), product);
+    x += 16;
+    w += 16;
+    dy += 16;
   }
-  const base = f32x4.splat(sumLanes(sum) / <f32>n), turn = f32x4.splat(sumLanes(product) / <f32>n);
-  for (let i = 0; i < n; i += 4) {
-    const at = (<usize>i) << 2, count = min(4, n - i);
-    const h = f32x4.mul(f32x4.sub(take(x + at, count), wideMean), wideR);
-    const g = f32x4.sub(f32x4.mul(take(dy + at, count), take(w + at, count)), base);
-    put(dx + at, f32x4.mul(wideR, f32x4.sub(g, f32x4.mul(h, turn))), count);
+  if (n > 0) {
+    const g = f32x4.mul(take(dy, n), take(w, n));
+    sum = f32x4.add(sum, g);
+    product = fma(g, f32x4.mul(f32x4.sub(take(x, n), mean), r), product);
   }
+  store<f32>(room, sumLanes(sum));
+  store<f32>(room, sumLanes(product), 4);
+}
+
+// @ts-ignore: decorator
+@inline function learnStep(x: usize, dy: usize, dw: usize, db: usize, mean: v128, r: v128, count: i32): void {
+  const grad = take(dy, count);
+  put(dw, fma(grad, f32x4.mul(f32x4.sub(take(x, count), mean), r), take(dw, count)), count);
+  put(db, f32x4.add(take(db, count), grad), count);
+}
+
+/** dw += dy·h and db += dy. */
+function learn(x: usize, dy: usize, dw: usize, db: usize, n: i32, mean: v128, r: v128): void {
+  for (; n >= 4; n -= 4) {
+    learnStep(x, dy, dw, db, mean, r, 4);
+    x += 16;
+    dy += 16;
+    dw += 16;
+    db += 16;
+  }
+  if (n > 0) learnStep(x, dy, dw, db, mean, r, n);
+}
+
+// @ts-ignore: decorator
+@inline function slopeStep(x: usize, w: usize, dy: usize, dx: usize, mean: v128, r: v128, base: v128, turn: v128, count: i32): void {
+  const h = f32x4.mul(f32x4.sub(take(x, count), mean), r);
+  const g = f32x4.sub(f32x4.mul(take(dy, count), take(w, count)), base);
+  put(dx, f32x4.mul(r, f32x4.sub(g, f32x4.mul(h, turn))), count);
+}
+
+/** dx = r (w·dy − base − h·turn). */
+function slope(x: usize, w: usize, dy: usize, dx: usize, n: i32, mean: v128, r: v128, base: v128, turn: v128): void {
+  for (; n >= 4; n -= 4) {
+    slopeStep(x, w, dy, dx, mean, r, base, turn, 4);
+    x += 16;
+    w += 16;
+    dy += 16;
+    dx += 16;
+  }
+  if (n > 0) slopeStep(x, w, dy, dx, mean, r, base, turn, n);
 }
 
 // args: x, w, kept, dy, dx, dwb; n, stride, mode, rows, block, learns. One unit is `block` rows, whose part of the
-// gradients by w and by b is row `unit` of dwb [units, 2, n]. Scratch: n floats.
+// gradients by w and by b is row `unit` of dwb [units, 2, n]. Scratch: n + 2 floats.
 export function layerNorm_rows_backward(args: usize, begin: i32, end: i32, scratch: usize): void {
   const n = intAt(args, 6), stride = (<usize>intAt(args, 7)) << 2, rows = intAt(args, 9), block = intAt(args, 10);
   const learns = intAt(args, 11) != 0;
   const w = factors(pointerAt(args, 1), scratch, n, intAt(args, 8));
-  const rowBytes = (<usize>n) << 2;
+  const rowBytes = (<usize>n) << 2, room = scratch + rowBytes;
   for (let unit = begin; unit < end; unit++) {
     const dw = pointerAt(args, 5) + (<usize>unit) * rowBytes * 2;
     if (learns) memory.fill(dw, 0, rowBytes * 2);
@@ -99,7 +132,12 @@ export function layerNorm_rows_backward(args: usize, begin: i32, end: i32, scrat
       const at = (<usize>row) * rowBytes;
       const kept = pointerAt(args, 2) + ((<usize>row) << 3);
       const x = pointerAt(args, 0) + (<usize>row) * stride;
-      slope(x, w, pointerAt(args, 3) + at, pointerAt(args, 4) + at, dw, dw + rowBytes, n, load<f32>(kept), load<f32>(kept, 4), learns);
+      const dy = pointerAt(args, 3) + at;
+      const mean = v128.load32_splat(kept), r = v128.load32_splat(kept, 4);
+      sums(x, w, dy, room, n, mean, r);
+      const base = f32x4.splat(load<f32>(room) / <f32>n), turn = f32x4.splat(load<f32>(room, 4) / <f32>n);
+      if (learns) learn(x, dy, dw, dw + rowBytes, n, mean, r);
+      slope(x, w, dy, pointerAt(args, 4) + at, n, mean, r, base, turn);
     }
   }
 }
