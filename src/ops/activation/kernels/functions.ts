@@ -174,4 +174,9 @@ export const activationKernels: Readonly<Record<ActivationName, ActivationKernel
     ],
     slope: (table) => [`const y$ = f32x4.pmin(x$, ${table.load(1)});`],
   },
+  sin: { value: () => ["const y$ = sin4(x$);"], slope: () => ["const y$ = cos4(x$);"] },
+  cos: {
+    value: () => ["const y$ = cos4(x$);"],
+    slope: (table) => [`const y$ = f32x4.sub(${table.load(0)}, sin4(x$));`],
+  },
 };
