@@ -169,6 +169,39 @@ test("a sequence gives the same bits alone, packed, and behind a prefix in a cac
   assert.deepEqual(suffix.output, expected.output!.slice(-suffix.output!.length));
 });
 
+test("tiles of four strips agree with the host loops and with the bits of small tiles", () => {
+  const of = randomCase({
+    batch: 2,
+    time: 300,
+    queryHeads: 8,
+    keyHeads: 4,
+    keyWidth: 5,
+    valueWidth: 3,
+    window: 150,
+  });
+  check("many heads", of);
+  const many = runCase(devices.b2!, of);
+  const heads = (rows: Float64Array, all: number, width: number, count: number) =>
+    Float64Array.from(
+      { length: 300 * count * width },
+      (_, i) => rows[Math.floor(i / (count * width)) * all * width + (i % (count * width))]!,
+    );
+  const part = {
+    q: heads(of.q, 8, 5, 2),
+    k: heads(of.k, 4, 5, 1),
+    v: heads(of.v, 4, 3, 1),
+    dOutput: heads(of.dOutput, 8, 3, 2),
+  };
+  const alone = runCase(
+    devices.b2!,
+    randomCase({ time: 300, queryHeads: 2, keyHeads: 1, keyWidth: 5, valueWidth: 3, window: 150, ...part }),
+  );
+  assert.deepEqual(alone.output, heads(many.output!, 8, 3, 2));
+  assert.deepEqual(alone.q, heads(many.q!, 8, 5, 2));
+  assert.deepEqual(alone.k, heads(many.k!, 4, 5, 1));
+  assert.deepEqual(alone.v, heads(many.v!, 4, 3, 1));
+});
+
 test("batch rows read their own slots and lengths of a cache", () => {
   const cache = { slots: [4, 0, 2], lengths: [70, 3, 41] };
   const of = randomCase({

@@ -6,6 +6,7 @@ import {
   checkProblem,
   type HeadRows,
   paddedBytes,
+  structBytes,
   tileKeys,
   tilesPerRow,
 } from "./problem.ts";
@@ -36,7 +37,7 @@ export interface MatrixOperands {
 export function attentionMatrix(problem: AttentionProblem, operands: MatrixOperands): Dispatch {
   checkProblem("attention.matrix.forward", problem);
   const { batch, time, keyTime, queryHeads, keyWidth, valueWidth } = problem.sizes;
-  const scratchBytes = 128 + keyWidth * paddedBytes(tileKeys) + tileKeys * paddedBytes(valueWidth);
+  const scratchBytes = structBytes + keyWidth * paddedBytes(tileKeys) + tileKeys * paddedBytes(valueWidth);
   return dispatchOf(
     matrixForward,
     problem,

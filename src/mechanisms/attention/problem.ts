@@ -107,17 +107,33 @@ export const stridedNames = ["q", "k", "v", "output", "dOutput", "dQ", "dK", "dV
 /** One operand with strides. */
 export type StridedName = (typeof stridedNames)[number];
 
-/** Queries of a tile and keys that it takes at once: measured, see docs/performance/attention.md. */
-export const tileQueries = 64;
-/** Cuts the running sums, so that every job must take the same. */
+/** Keys that a tile takes at once. Cuts the running sums, so that every job must take the same. */
 export const tileKeys = 64;
+
+/** Floats of queries and values that a tile may hold: with all that goes with them they must fit a core's cache. */
+const tileFloats = 2 ** 15;
+/** Tiles a job should have, for threads to share. */
+const enoughTiles = 16;
+
+/**
+ * Queries of a tile, which changes no bit of a result. The more, the less often keys and values come from far memory; the
+ * fewer, the better threads share: see docs/performance/attention.md.
+ */
+export function tileQueries({ sizes }: AttentionProblem): number {
+  const { batch, time, queryHeads, keyWidth, valueWidth } = sizes;
+  const fitting = 64 * Math.max(1, Math.floor(tileFloats / (keyWidth + valueWidth) / 64));
+  let queries = Math.min(256, fitting);
+  while (queries > 64 && batch * queryHeads * Math.ceil(time / queries) < enoughTiles) queries /= 2;
+  return 64 * Math.ceil(queries / 64);
+}
 
 /** Query tiles of one head in one batch row; with packed sequences an upper bound that needs no look at them. */
 export function tilesPerRow(problem: AttentionProblem): number {
   const { time } = problem.sizes;
+  const queries = tileQueries(problem);
   return problem.packed === undefined
-    ? Math.ceil(time / tileQueries)
-    : Math.floor(time / tileQueries) + problem.packed.count;
+    ? Math.ceil(time / queries)
+    : Math.floor(time / queries) + problem.packed.count;
 }
 
 /** The integers that say what a job is, without those of single kernels. */
@@ -135,16 +151,31 @@ export function problemIntegers(problem: AttentionProblem): Partial<Record<Integ
     biasRow: bias?.row ?? 0,
     sequences: packed?.count ?? 0,
     cached: Number(problem.cache !== undefined),
-    tileQueries,
+    tileQueries: tileQueries(problem),
     tileKeys,
     tilesPerRow: tilesPerRow(problem),
   };
 }
 
-/** Scratch bytes of one row of floats over columns: padded as the kernels pad it. */
+/** Bytes of a row of floats as the kernels pad it. */
 export function paddedBytes(columns: number): number {
   return 4 * (16 * Math.ceil(columns / 16) + 16);
 }
+
+/** Scratch bytes of what every tiled kernel keeps, as `openScratch` of tile.as.ts lays it out. */
+export function tileBytes(problem: AttentionProblem, strip: number, wide: number): number {
+  const { keyWidth, valueWidth } = problem.sizes;
+  const queries = stripBytes(problem, strip, wide, keyWidth);
+  return structBytes + queries + tileKeys * wide + 4 * tileKeys * (keyWidth + valueWidth);
+}
+
+/** Scratch bytes of a matrix of so many rows with a query in each column. */
+export function stripBytes(problem: AttentionProblem, strip: number, wide: number, rows: number): number {
+  return Math.ceil(tileQueries(problem) / strip) * rows * wide;
+}
+
+/** Scratch bytes of one structure of a kernel. */
+export const structBytes = 192;
 
 /** Throws where the axes or choices of a job cannot belong together. */
 export function checkProblem(who: string, problem: AttentionProblem): void {

@@ -13,6 +13,9 @@ import {
   problemIntegers,
   type StridedName,
   stridedNames,
+  stripBytes,
+  structBytes,
+  tileBytes,
   tileKeys,
   tileQueries,
   tilesPerRow,
@@ -30,6 +33,10 @@ export const queriesBackward: Kernel = { key: "attention.tiledQueries.backward",
 export const keysBackward: Kernel = { key: "attention.tiledKeys.backward", host: keysHost };
 /** dBias. */
 export const biasBackward: Kernel = { key: "attention.bias.backward", host: biasHost };
+
+/** Queries that are scored together, and columns of a strip of the backward passes. */
+const panel = 16;
+const strip = 64;
 
 /** Keys of one unit of `attention.tiledKeys.backward`. */
 const blockKeys = 256;
@@ -125,9 +132,9 @@ export function dispatchOf(
 export function attentionForward(problem: AttentionProblem, operands: ForwardOperands): Dispatch {
   checkProblem("attention.tiled.forward", problem);
   const { batch, queryHeads, keyWidth, valueWidth } = problem.sizes;
-  const wide = paddedBytes(tileQueries);
+  const wide = 4 * panel;
   const scratchBytes =
-    256 + wide * (keyWidth + tileKeys + 3 + valueWidth) + tileKeys * paddedBytes(valueWidth);
+    structBytes + tileBytes(problem, panel, wide) + stripBytes(problem, panel, wide, valueWidth + 3);
   return dispatchOf(
     tiledForward,
     problem,
@@ -143,11 +150,11 @@ export function attentionForward(problem: AttentionProblem, operands: ForwardOpe
 
 function gradientScratch(problem: AttentionProblem): number {
   const { keyWidth, valueWidth } = problem.sizes;
-  const wide = paddedBytes(tileQueries);
-  const columns = wide * (2 * keyWidth + 2 * tileKeys + valueWidth + 4);
-  const rows =
-    tileQueries * (paddedBytes(keyWidth) + paddedBytes(valueWidth)) + tileKeys * paddedBytes(keyWidth);
-  return 384 + columns + rows + 4 * 16 * (tileKeys + 16);
+  const wide = paddedBytes(strip);
+  const queries = tileQueries(problem);
+  const columns = stripBytes(problem, strip, wide, keyWidth + valueWidth) + tileKeys * wide;
+  const rows = queries * (paddedBytes(keyWidth) + paddedBytes(valueWidth)) + 4 * 4 * (queries + panel);
+  return structBytes + tileBytes(problem, strip, wide) + columns + rows + panel * paddedBytes(tileKeys);
 }
 
 function backwardOwn(operands: BackwardOperands): Partial<Record<IntegerName, number>> {

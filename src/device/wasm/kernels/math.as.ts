@@ -59,6 +59,33 @@ const EXP = memory.data<f32>([
   return v128.andnot(i32x4.add(p, i32x4.shl(shifted, 23)), f32x4.lt(x, low));
 }
 
+/**
+ * exp of eight lanes to memory, bit for bit what exp4 gives. Tier C computes the two halves as one 256-bit vector: they
+ * must share every constant, their stores must be neighbours, and nothing may be loaded in between.
+ */
+// @ts-ignore: decorator
+@inline export function storeExp8(to: usize, x0: v128, x1: v128): void {
+  const high = v128.load_splat<f32>(EXP), low = v128.load_splat<f32>(EXP, 16);
+  const c0 = f32x4.pmax(f32x4.pmin(x0, high), low), c1 = f32x4.pmax(f32x4.pmin(x1, high), low);
+  const inverse = v128.load_splat<f32>(EXP, 32), magic = v128.load_splat<f32>(EXP, 48);
+  const s0 = fma(c0, inverse, magic), s1 = fma(c1, inverse, magic);
+  const n0 = f32x4.sub(s0, magic), n1 = f32x4.sub(s1, magic);
+  const ln2 = v128.load_splat<f32>(EXP, 64), rest = v128.load_splat<f32>(EXP, 80);
+  const r0 = fma(n0, rest, fma(n0, ln2, c0)), r1 = fma(n1, rest, fma(n1, ln2, c1));
+  const k6 = v128.load_splat<f32>(EXP, 96), k5 = v128.load_splat<f32>(EXP, 112);
+  let p0 = fma(k6, r0, k5), p1 = fma(k6, r1, k5);
+  const k4 = v128.load_splat<f32>(EXP, 128);
+  p0 = fma(p0, r0, k4), p1 = fma(p1, r1, k4);
+  const k3 = v128.load_splat<f32>(EXP, 144);
+  p0 = fma(p0, r0, k3), p1 = fma(p1, r1, k3);
+  const k2 = v128.load_splat<f32>(EXP, 160), one = v128.load_splat<f32>(EXP, 176);
+  p0 = fma(p0, r0, k2), p1 = fma(p1, r1, k2);
+  p0 = f32x4.add(fma(p0, f32x4.mul(r0, r0), r0), one), p1 = f32x4.add(fma(p1, f32x4.mul(r1, r1), r1), one);
+  p0 = i32x4.add(p0, i32x4.shl(s0, 23)), p1 = i32x4.add(p1, i32x4.shl(s1, 23));
+  v128.store(to, v128.andnot(p0, f32x4.lt(x0, low)));
+  v128.store(to, v128.andnot(p1, f32x4.lt(x1, low)), 16);
+}
+
 /** exp(x) − 1 in each lane, relatively accurate (2 ulp) near 0 too; −1 below −17.5; NaN stays NaN. */
 // @ts-ignore: decorator
 @inline export function expm14(x: v128): v128 {

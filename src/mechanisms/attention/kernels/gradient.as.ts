@@ -1,14 +1,17 @@
 // Gradients of one tile: its weights are recomputed from the saved log-sum-exp, so nothing of size T×T is ever kept.
 //   P = exp(S - lse)    dP = dO Vᵀ    dS = P (dP - delta)    dV += Pᵀ dO    dK += dSᵀ (scale Q)    dQ += scale dS K
 import { gemmBlock, transposeBlock } from "../../../device/wasm/kernels/generated/tile.as";
-import { exp4 } from "../../../device/wasm/kernels/math.as";
+import { exp4, storeExp8 } from "../../../device/wasm/kernels/math.as";
 import { Job, rowsAt } from "./job.as";
-import { clear, keyAllowed, keyBegin, keyEnd, openScratch, packQueries, packTransposed, padded, PANEL, scorePanel, seesAll, Tile, TILE_BYTES } from "./tile.as";
+import { clear, columnAt, keyAllowed, keyBegin, keyEnd, openKeys, openScratch, packQueries, packStrips, padded, PANEL, scorePanel, seesAll, stripBytes, Tile, TILE_BYTES, unpackStrips } from "./tile.as";
 
 /** Stands for the log-sum-exp of a query that sees nothing or is not there: every weight becomes exp(-1e30) = 0. */
 const NOTHING: f32 = 1e30;
 
-/** What the backward passes keep in scratch beside the Tile. */
+/** Columns of a strip: also the inner axis of the products for keys and values. */
+const STRIP: i32 = 64;
+
+/** What the backward passes keep in scratch beside the Tile. Matrices with a query in each column come in strips. */
 @unmanaged
 export class Gradient {
   tile: Tile;
@@ -17,20 +20,15 @@ export class Gradient {
   queryRow: usize;
   dOutput: usize;
   dOutputRow: usize;
-  /** Output gradients [V, queries], score gradients [keys, queries], query gradients [K, queries]. */
+  /** Output gradients [V, queries], query gradients [K, queries], score gradients of one strip [keys, queries]. */
   dOutputT: usize;
-  dScores: usize;
   dQueriesT: usize;
+  dScores: usize;
   /** One number per query. */
   lse: usize;
   delta: usize;
   rowMax: usize;
   dRowMax: usize;
-  /** Keys without hidden ones, rows one behind another; `rows` is where the tile at hand reads its keys. */
-  keys: usize;
-  keyRow: usize;
-  rows: usize;
-  rowBytes: usize;
   /** Gradients of keys and values of the sequence's first key, and bytes between rows. */
   dK: usize;
   dKRow: usize;
@@ -45,21 +43,19 @@ export class Gradient {
 export function openGradient(job: Job, scratch: usize): Gradient {
   const g = changetype<Gradient>(scratch);
   g.tile = changetype<Tile>(scratch + TILE_BYTES);
-  let free = openScratch(job, g.tile);
-  const wide = g.tile.wide;
+  let free = openScratch(job, g.tile, STRIP, padded(STRIP));
+  const numbers = <usize>(job.tileQueries + PANEL) << 2;
   g.queryRow = padded(job.keyWidth);
   g.dOutputRow = padded(job.valueWidth);
-  g.keyRow = g.queryRow;
   g.queries = free; free += <usize>job.tileQueries * g.queryRow;
   g.dOutput = free; free += <usize>job.tileQueries * g.dOutputRow;
-  g.keys = free; free += <usize>job.tileKeys * g.keyRow;
-  g.dOutputT = free; free += <usize>job.valueWidth * wide;
-  g.dScores = free; free += <usize>job.tileKeys * wide;
-  g.dQueriesT = free; free += <usize>job.keyWidth * wide;
-  g.lse = free; free += wide;
-  g.delta = free; free += wide;
-  g.rowMax = free; free += wide;
-  g.dRowMax = free; free += wide;
+  g.dOutputT = free; free += stripBytes(job, g.tile, job.valueWidth);
+  g.dQueriesT = free; free += stripBytes(job, g.tile, job.keyWidth);
+  g.dScores = free; free += <usize>job.tileKeys * g.tile.wide;
+  g.lse = free; free += numbers;
+  g.delta = free; free += numbers;
+  g.rowMax = free; free += numbers;
+  g.dRowMax = free; free += numbers;
   g.dBiasPanel = free;
   g.dKRow = <usize>job.dKToken << 2;
   g.dVRow = <usize>job.dVToken << 2;
@@ -71,23 +67,29 @@ export function gradeTile(job: Job, g: Gradient, clipFrom: i32, clipTo: i32, wan
   const tile = g.tile;
   const lo = max(clipFrom, keyBegin(job, tile, 0));
   const hi = min(clipTo, keyEnd(job, tile, tile.count - 1));
-  if (wanted & 1) memory.fill(g.dQueriesT, 0, <usize>job.keyWidth * tile.wide);
+  if (wanted & 1) memory.fill(g.dQueriesT, 0, stripBytes(job, tile, job.keyWidth));
   if (lo >= hi) return;
   loadTile(job, g);
   const size = job.tileKeys;
-  for (let origin = lo / size * size; origin < hi; origin += size) {
-    const from = max(origin, lo);
-    const to = min(origin + size, hi);
-    selectKeys(job, g, origin, from, to);
-    if (seesAll(job, tile, from, to)) {
-      gradePanel(job, g, origin, from, to, 0, tile.columns, wanted);
-      continue;
-    }
-    for (let column = 0; column < tile.columns; column += PANEL) {
-      const first = max(from, keyBegin(job, tile, column));
-      const end = min(to, keyEnd(job, tile, min(column + PANEL, tile.count) - 1));
-      if (first < end) gradePanel(job, g, origin, first, end, column, PANEL, wanted);
-    }
+  for (let at = lo / size * size; at < hi; at += size) {
+    const origin = max(at, lo);
+    const next = min(at + size, hi);
+    openKeys(job, tile, origin, next);
+    for (let column = 0; column < tile.columns; column += STRIP) gradeStrip(job, g, origin, next, column, wanted);
+  }
+}
+
+function gradeStrip(job: Job, g: Gradient, origin: i32, next: i32, column: i32, wanted: i32): void {
+  const tile = g.tile;
+  const end = min(column + STRIP, tile.columns);
+  if (seesAll(job, tile, column, min(end, tile.count) - 1, origin, next)) {
+    gradePanel(job, g, origin, origin, next, column, end - column, wanted);
+    return;
+  }
+  for (; column < end; column += PANEL) {
+    const from = max(origin, keyBegin(job, tile, column));
+    const to = min(next, keyEnd(job, tile, min(column + PANEL, tile.count) - 1));
+    if (from < to) gradePanel(job, g, origin, from, to, column, PANEL, wanted);
   }
 }
 
@@ -95,10 +97,10 @@ function loadTile(job: Job, g: Gradient): void {
   const tile = g.tile;
   const token = tile.begin + tile.first;
   packQueries(job, tile);
-  transposeBlock(job.keyWidth, tile.count, tile.qT, tile.wide, g.queries, g.queryRow);
+  unpackStrips(tile, job.keyWidth, tile.qT, g.queries, g.queryRow);
   const dOutput = rowsAt(job.dOutput, job.dOutputBatch, job.dOutputToken, job.dOutputHead, tile.batch, token, tile.head);
-  packTransposed(tile.count, tile.columns, job.valueWidth, dOutput, <usize>job.dOutputToken << 2, g.dOutputT, tile.wide, 1);
-  transposeBlock(job.valueWidth, tile.count, g.dOutputT, tile.wide, g.dOutput, g.dOutputRow);
+  packStrips(tile, job.valueWidth, dOutput, <usize>job.dOutputToken << 2, g.dOutputT, 1);
+  unpackStrips(tile, job.valueWidth, g.dOutputT, g.dOutput, g.dOutputRow);
   let statistic = (<usize>(tile.batch * job.time + token) * job.queryHeads + tile.head) << 2;
   for (let i = 0; i < tile.columns; i++) {
     const at = <usize>i << 2;
@@ -116,34 +118,20 @@ function loadTile(job: Job, g: Gradient): void {
   g.dV = rowsAt(job.dV, job.dVBatch, job.dVToken, job.dVHead, tile.batch, tile.keyBegin, tile.keyHead);
 }
 
-/** Keys of the tile for dQ: in place, or copied with zeros for hidden ones, whatever those hold. */
-function selectKeys(job: Job, g: Gradient, origin: i32, from: i32, to: i32): void {
-  const tile = g.tile;
-  g.rows = tile.k + <usize>origin * tile.kRow;
-  g.rowBytes = tile.kRow;
-  if (job.maskBytes == 0) return;
-  for (let j = from; j < to; j++) {
-    const dst = g.keys + <usize>(j - origin) * g.keyRow;
-    if (keyAllowed(job, tile, j)) memory.copy(dst, g.rows + <usize>(j - origin) * tile.kRow, <usize>job.keyWidth << 2);
-    else clear(dst, job.keyWidth);
-  }
-  g.rows = g.keys;
-  g.rowBytes = g.keyRow;
-}
-
 function gradePanel(job: Job, g: Gradient, origin: i32, from: i32, to: i32, column: i32, width: i32, wanted: i32): void {
   const tile = g.tile;
   const wide = tile.wide;
   const keys = to - from;
-  const down = <usize>(from - origin) * wide;
-  const right = <usize>column << 2;
-  const p = tile.scores + down + right;
-  const dS = g.dScores + down + right;
+  const down = <usize>(from - origin);
+  const inStrip = down * wide + columnAt(tile, 0, column);
+  const p = tile.scores + inStrip;
+  const dS = g.dScores + inStrip;
   scorePanel(job, tile, origin, from, to, column, width);
-  gemmBlock(keys, width, job.valueWidth, tile.v + <usize>from * tile.vRow, tile.vRow, 4, g.dOutputT + right, wide, dS, wide, 0);
+  gemmBlock(keys, width, job.valueWidth, tile.valueRows + down * tile.valueRow, tile.valueRow, 4, g.dOutputT + columnAt(tile, job.valueWidth, column), wide, dS, wide, 0);
   for (let i: usize = 0; i < <usize>width << 2; i += 64) {
-    if (job.hasRowMax) gradeWithMaximum(p + i, dS + i, wide, keys, right + i, g);
-    else grade(p + i, dS + i, wide, keys, g.lse + right + i, g.delta + right + i);
+    const number = (<usize>column << 2) + i;
+    if (job.hasRowMax) gradeWithMaximum(p + i, dS + i, wide, keys, number, g);
+    else grade(p + i, dS + i, wide, keys, g.lse + number, g.delta + number);
   }
   if (job.maskBytes != 0) hideKeys(job, tile, p, dS, from, to, width);
   if (wanted & 2) {
@@ -152,20 +140,22 @@ function gradePanel(job: Job, g: Gradient, origin: i32, from: i32, to: i32, colu
     gemmBlock(keys, job.keyWidth, count, dS, wide, 4, g.queries + <usize>column * g.queryRow, g.queryRow, g.dK + <usize>from * g.dKRow, g.dKRow, 1);
   }
   if (wanted & 4) addBiasGradient(job, g, dS, from, keys, column, width);
-  if (wanted & 1) gemmBlock(job.keyWidth, width, keys, g.rows + <usize>(from - origin) * g.rowBytes, 4, g.rowBytes, dS, wide, g.dQueriesT + right, wide, 1);
+  if (wanted & 1) gemmBlock(job.keyWidth, width, keys, tile.keyRows + down * tile.keyRow, 4, tile.keyRow, dS, wide, g.dQueriesT + columnAt(tile, job.keyWidth, column), wide, 1);
 }
 
 /** One panel of scores S becomes P and of dP becomes dS. */
 function grade(p: usize, dS: usize, row: usize, rows: i32, lse: usize, delta: usize): void {
   for (; rows > 0; rows--) {
-    v128.store(p, exp4(f32x4.sub(v128.load(p), v128.load(lse))));
-    v128.store(p, exp4(f32x4.sub(v128.load(p, 16), v128.load(lse, 16))), 16);
-    v128.store(p, exp4(f32x4.sub(v128.load(p, 32), v128.load(lse, 32))), 32);
-    v128.store(p, exp4(f32x4.sub(v128.load(p, 48), v128.load(lse, 48))), 48);
-    v128.store(dS, f32x4.mul(v128.load(p), f32x4.sub(v128.load(dS), v128.load(delta))));
-    v128.store(dS, f32x4.mul(v128.load(p, 16), f32x4.sub(v128.load(dS, 16), v128.load(delta, 16))), 16);
-    v128.store(dS, f32x4.mul(v128.load(p, 32), f32x4.sub(v128.load(dS, 32), v128.load(delta, 32))), 32);
-    v128.store(dS, f32x4.mul(v128.load(p, 48), f32x4.sub(v128.load(dS, 48), v128.load(delta, 48))), 48);
+    storeExp8(p, f32x4.sub(v128.load(p), v128.load(lse)), f32x4.sub(v128.load(p, 16), v128.load(lse, 16)));
+    storeExp8(p + 32, f32x4.sub(v128.load(p, 32), v128.load(lse, 32)), f32x4.sub(v128.load(p, 48), v128.load(lse, 48)));
+    const a = f32x4.mul(v128.load(p), f32x4.sub(v128.load(dS), v128.load(delta)));
+    const b = f32x4.mul(v128.load(p, 16), f32x4.sub(v128.load(dS, 16), v128.load(delta, 16)));
+    v128.store(dS, a);
+    v128.store(dS, b, 16);
+    const c = f32x4.mul(v128.load(p, 32), f32x4.sub(v128.load(dS, 32), v128.load(delta, 32)));
+    const d = f32x4.mul(v128.load(p, 48), f32x4.sub(v128.load(dS, 48), v128.load(delta, 48)));
+    v128.store(dS, c, 32);
+    v128.store(dS, d, 48);
     p += row;
     dS += row;
   }
@@ -217,10 +207,8 @@ function addBiasGradient(job: Job, g: Gradient, dS: usize, from: i32, keys: i32,
 export function finishQueryGradient(job: Job, g: Gradient): void {
   const tile = g.tile;
   const scale = f32x4.splat(job.scale);
-  for (let c = 0; c < job.keyWidth; c++) {
-    const row = g.dQueriesT + <usize>c * tile.wide;
-    for (let i: usize = 0; i < <usize>tile.columns << 2; i += 16) v128.store(row + i, f32x4.mul(v128.load(row + i), scale));
-  }
+  const end = g.dQueriesT + stripBytes(job, tile, job.keyWidth);
+  for (let at = g.dQueriesT; at < end; at += 16) v128.store(at, f32x4.mul(v128.load(at), scale));
   const dQ = rowsAt(job.dQ, job.dQBatch, job.dQToken, job.dQHead, tile.batch, tile.begin + tile.first, tile.head);
-  transposeBlock(job.keyWidth, tile.count, g.dQueriesT, tile.wide, dQ, <usize>job.dQToken << 2);
+  unpackStrips(tile, job.keyWidth, g.dQueriesT, dQ, <usize>job.dQToken << 2);
 }

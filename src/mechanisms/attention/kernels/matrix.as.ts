@@ -28,7 +28,7 @@ function scoreAll(job: Job, tile: Tile, weights: usize, keysT: usize): void {
   const wide = padded(job.tileKeys);
   for (let from = 0; from < tile.keys; from += job.tileKeys) {
     const keys = min(job.tileKeys, tile.keys - from);
-    packTransposed(keys, keys + 3 & ~3, job.keyWidth, tile.k + <usize>from * tile.kRow, tile.kRow, keysT, wide, job.scale);
+    packTransposed(keys, keys + 3 & ~3, job.keyWidth, tile.k + <usize>(from * job.kToken << 2), <usize>job.kToken << 2, keysT, wide, job.scale);
     gemmBlock(tile.count, keys, job.keyWidth, q, <usize>job.qToken << 2, 4, keysT, wide, weights + (<usize>from << 2), <usize>job.keyTime << 2, 0);
   }
 }
@@ -92,8 +92,8 @@ function addAll(job: Job, tile: Tile, weights: usize, values: usize): void {
   for (let i = 0; i < tile.count && tile.keys <= 0; i++) clear(o + (<usize>i * job.outputToken << 2), job.valueWidth);
   for (let from = 0; from < tile.keys; from += job.tileKeys) {
     const keys = min(job.tileKeys, tile.keys - from);
-    let v = tile.v + <usize>from * tile.vRow;
-    let vRow = tile.vRow;
+    let vRow = <usize>job.vToken << 2;
+    let v = tile.v + <usize>from * vRow;
     if (job.maskBytes != 0) {
       for (let j = 0; j < keys; j++) {
         if (keyAllowed(job, tile, from + j)) memory.copy(values + <usize>j * row, v + <usize>j * vRow, <usize>job.valueWidth << 2);

@@ -30,22 +30,37 @@ export class Tile {
   /** Address of the sequence's first mask entry. */
   mask: usize;
   bias: usize;
-  kRow: usize;
-  vRow: usize;
-  /** Bytes between rows of every scratch matrix that has a query in each column. */
+  /** Keys and values of the key tile at hand, and bytes between their rows. */
+  keyRows: usize;
+  keyRow: usize;
+  valueRows: usize;
+  valueRow: usize;
+  /** Where they are copied to. */
+  keyCopy: usize;
+  valueCopy: usize;
+  /**
+   * Scratch matrices with a query in each column come in strips of `strip` columns, one strip after another, rows
+   * `wide` bytes apart: scaled queries [K, queries] and the scores of one strip [keys, queries].
+   */
+  strip: i32;
   wide: usize;
-  /** Scaled queries [K, queries] and scores [keys, queries]. */
   qT: usize;
   scores: usize;
 }
 
 /** Room for the Tile itself, in bytes. */
-export const TILE_BYTES: usize = 128;
+export const TILE_BYTES: usize = 192;
 
-/** Columns of a scratch matrix, in bytes: 16 floats more than needed, so that rows do not share cache sets. */
+/** Bytes of a row of columns: 16 floats more than needed, so that rows do not share cache sets. */
 // @ts-ignore: decorator
 @inline export function padded(columns: i32): usize {
   return <usize>(((columns + 15) & ~15) + 16) << 2;
+}
+
+/** Offset of a column in a scratch matrix of so many rows. */
+// @ts-ignore: decorator
+@inline export function columnAt(tile: Tile, rows: i32, column: i32): usize {
+  return <usize>(column / tile.strip * rows) * tile.wide + (<usize>(column % tile.strip) << 2);
 }
 
 /** Finds the sequence of a row in which its tile number `at` lies; false where the row has fewer tiles. */
@@ -113,8 +128,6 @@ export function openTileOf(job: Job, tile: Tile, batch: i32, head: i32, at: i32)
     tile.count = min(job.tileQueries, job.time - tile.first);
   }
   tile.columns = (tile.count + PANEL - 1) & ~(PANEL - 1);
-  tile.kRow = <usize>job.kToken << 2;
-  tile.vRow = <usize>job.vToken << 2;
   tile.k = rowsAt(job.k, job.kBatch, job.kToken, job.kHead, tile.slot, tile.keyBegin, tile.keyHead);
   tile.v = rowsAt(job.v, job.vBatch, job.vToken, job.vHead, tile.slot, tile.keyBegin, tile.keyHead);
   tile.mask = job.keyMask + (<usize>batch * job.keyTime + tile.keyBegin) * job.maskBytes;
@@ -135,10 +148,10 @@ export function openTileOf(job: Job, tile: Tile, batch: i32, head: i32, at: i32)
   return job.window > 0 ? max(0, tile.first + column + tile.shift - job.window + 1) : 0;
 }
 
-/** Whether every query of the tile sees all keys of [from, to). */
+/** Whether every query of columns [first, last] sees all keys of [from, to). */
 // @ts-ignore: decorator
-@inline export function seesAll(job: Job, tile: Tile, from: i32, to: i32): bool {
-  return to <= keyEnd(job, tile, 0) && from >= keyBegin(job, tile, tile.count - 1);
+@inline export function seesAll(job: Job, tile: Tile, first: i32, last: i32, from: i32, to: i32): bool {
+  return to <= keyEnd(job, tile, first) && from >= keyBegin(job, tile, last);
 }
 
 /** Zeros from an address on. */
@@ -161,18 +174,83 @@ export function packTransposed(rows: i32, columns: i32, width: i32, src: usize, 
   }
 }
 
-/** Scratch after the Tile: where the queries and scores of a tile go; returns the first free address. */
-export function openScratch(job: Job, tile: Tile): usize {
-  tile.wide = padded(job.tileQueries);
+/** Rows of the tile's queries become columns, strip after strip, times a factor. */
+export function packStrips(tile: Tile, width: i32, src: usize, srcRow: usize, dst: usize, scale: f32): void {
+  for (let column = 0; column < tile.columns; column += tile.strip) {
+    const rows = min(tile.strip, tile.count - column);
+    const columns = min(tile.strip, tile.columns - column);
+    packTransposed(rows, columns, width, src + <usize>column * srcRow, srcRow, dst + columnAt(tile, width, column), tile.wide, scale);
+  }
+}
+
+/** The other way round. */
+export function unpackStrips(tile: Tile, width: i32, src: usize, dst: usize, dstRow: usize): void {
+  for (let column = 0; column < tile.columns; column += tile.strip) {
+    const rows = min(tile.strip, tile.count - column);
+    transposeBlock(width, rows, src + columnAt(tile, width, column), tile.wide, dst + <usize>column * dstRow, dstRow);
+  }
+}
+
+/** Scratch after the Tile: where the queries, keys, values and scores go; returns the first free address. */
+export function openScratch(job: Job, tile: Tile, strip: i32, wide: usize): usize {
+  tile.strip = strip;
+  tile.wide = wide;
   tile.qT = changetype<usize>(tile) + TILE_BYTES;
-  tile.scores = tile.qT + <usize>job.keyWidth * tile.wide;
-  return tile.scores + <usize>job.tileKeys * tile.wide;
+  tile.scores = tile.qT + stripBytes(job, tile, job.keyWidth);
+  tile.keyCopy = tile.scores + <usize>job.tileKeys * wide;
+  tile.valueCopy = tile.keyCopy + <usize>(job.tileKeys * job.keyWidth << 2);
+  return tile.valueCopy + <usize>(job.tileKeys * job.valueWidth << 2);
+}
+
+/** Bytes of a scratch matrix of so many rows over all strips. */
+export function stripBytes(job: Job, tile: Tile, rows: i32): usize {
+  return <usize>((job.tileQueries + tile.strip - 1) / tile.strip * rows) * tile.wide;
 }
 
 /** Loads the queries of the tile, times the scale. */
 export function packQueries(job: Job, tile: Tile): void {
   const q = rowsAt(job.q, job.qBatch, job.qToken, job.qHead, tile.batch, tile.begin + tile.first, tile.head);
-  packTransposed(tile.count, tile.columns, job.keyWidth, q, <usize>job.qToken << 2, tile.qT, tile.wide, job.scale);
+  packStrips(tile, job.keyWidth, q, <usize>job.qToken << 2, tile.qT, job.scale);
+}
+
+/** From so many queries on, keys and values are read often enough to bring their rows together first. */
+const COPY_FROM: i32 = 48;
+
+/** Makes keys [from, to) the key tile at hand: in place, or copied, with zeros for hidden ones whatever those hold. */
+export function openKeys(job: Job, tile: Tile, from: i32, to: i32): void {
+  const kRow = <usize>job.kToken << 2, vRow = <usize>job.vToken << 2;
+  tile.keyRows = tile.k + <usize>from * kRow;
+  tile.keyRow = kRow;
+  tile.valueRows = tile.v + <usize>from * vRow;
+  tile.valueRow = vRow;
+  if (job.maskBytes == 0 && tile.count < COPY_FROM) return;
+  const keyBytes = <usize>job.keyWidth << 2, valueBytes = <usize>job.valueWidth << 2;
+  for (let j = from; j < to; j++) {
+    const n = <usize>(j - from);
+    const allowed = keyAllowed(job, tile, j);
+    copyRow(tile.keyCopy + n * keyBytes, tile.keyRows + n * kRow, keyBytes, allowed);
+    copyRow(tile.valueCopy + n * valueBytes, tile.valueRows + n * vRow, valueBytes, allowed);
+  }
+  tile.keyRows = tile.keyCopy;
+  tile.keyRow = keyBytes;
+  tile.valueRows = tile.valueCopy;
+  tile.valueRow = valueBytes;
+}
+
+function copyRow(dst: usize, src: usize, bytes: usize, allowed: bool): void {
+  if (!allowed) {
+    memory.fill(dst, 0, bytes);
+    return;
+  }
+  let i: usize = 0;
+  for (; i + 64 <= bytes; i += 64) {
+    const a = v128.load(src + i), b = v128.load(src + i, 16), c = v128.load(src + i, 32), d = v128.load(src + i, 48);
+    v128.store(dst + i, a);
+    v128.store(dst + i, b, 16);
+    v128.store(dst + i, c, 32);
+    v128.store(dst + i, d, 48);
+  }
+  for (; i < bytes; i += 4) store<f32>(dst + i, load<f32>(src + i));
 }
 
 /** Whether key j may be seen at all. */
@@ -184,13 +262,13 @@ export function packQueries(job: Job, tile: Tile): void {
 }
 
 /**
- * Scores of keys [from, to) against columns [column, column + width), -Infinity where a query does not see a key;
- * row j of the scores is key j - origin.
+ * Scores of keys [from, to) against columns [column, column + width) of one strip, -Infinity where a query does not see
+ * a key; row j of the scores is key j - origin, the first of the key tile at hand.
  */
 export function scorePanel(job: Job, tile: Tile, origin: i32, from: i32, to: i32, column: i32, width: i32): void {
-  const shiftRight = <usize>column << 2;
-  const s = tile.scores + <usize>(from - origin) * tile.wide + shiftRight;
-  gemmBlock(to - from, width, job.keyWidth, tile.k + <usize>from * tile.kRow, tile.kRow, 4, tile.qT + shiftRight, tile.wide, s, tile.wide, 0);
+  const s = tile.scores + columnAt(tile, 0, column) + <usize>(from - origin) * tile.wide;
+  const k = tile.keyRows + <usize>(from - origin) * tile.keyRow;
+  gemmBlock(to - from, width, job.keyWidth, k, tile.keyRow, 4, tile.qT + columnAt(tile, job.keyWidth, column), tile.wide, s, tile.wide, 0);
   if (job.hasBias) addBias(job, tile, s, from, to, column, width);
   if (job.maskBytes != 0) maskKeys(job, tile, s, from, to, width);
   const firstEnd = keyEnd(job, tile, column);

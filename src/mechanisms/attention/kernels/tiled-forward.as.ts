@@ -1,22 +1,18 @@
-import { gemmBlock, transposeBlock } from "../../../device/wasm/kernels/generated/tile.as";
-import { exp4 } from "../../../device/wasm/kernels/math.as";
+import { gemmBlock } from "../../../device/wasm/kernels/generated/tile.as";
+import { exp4, storeExp8 } from "../../../device/wasm/kernels/math.as";
 import { Job, rowsAt } from "./job.as";
-import { clear, keyAllowed, keyBegin, keyEnd, openScratch, openTile, packQueries, padded, PANEL, scorePanel, seesAll, Tile } from "./tile.as";
+import { keyBegin, keyEnd, openKeys, openScratch, openTile, packQueries, PANEL, scorePanel, stripBytes, Tile, unpackStrips } from "./tile.as";
 
 /** Starts every running maximum: below any score, yet finite, so that a hidden key (-Infinity) weighs exp(-Infinity) = 0. */
 const LOWEST: f32 = -1e30;
 
-/** Statistics of the queries, one row of the scratch each, and the unnormalised outputs [V, queries]. */
+/** Strips of one panel: statistics of its queries and unnormalised outputs [V, queries]. */
 @unmanaged
 class Running {
   max: usize;
   sum: usize;
   factor: usize;
   outputs: usize;
-  /** Values without hidden ones; `rows` is where the tile at hand reads its values. */
-  values: usize;
-  rows: usize;
-  rowBytes: usize;
 }
 
 // One unit is one query tile of one head.
@@ -24,12 +20,10 @@ export function attention_tiled_forward(args: usize, begin: i32, end: i32, scrat
   const job = changetype<Job>(args);
   const running = changetype<Running>(scratch);
   const tile = changetype<Tile>(scratch + 64);
-  const free = openScratch(job, tile);
-  running.max = free;
-  running.sum = running.max + tile.wide;
-  running.factor = running.sum + tile.wide;
-  running.outputs = running.factor + tile.wide;
-  running.values = running.outputs + <usize>job.valueWidth * tile.wide;
+  running.max = openScratch(job, tile, PANEL, PANEL << 2);
+  running.sum = running.max + stripBytes(job, tile, 1);
+  running.factor = running.sum + stripBytes(job, tile, 1);
+  running.outputs = running.factor + stripBytes(job, tile, 1);
   for (let unit = begin; unit < end; unit++) {
     if (!openTile(job, tile, unit)) continue;
     packQueries(job, tile);
@@ -41,17 +35,13 @@ function forwardTile(job: Job, tile: Tile, running: Running): void {
   start(job, tile, running);
   const last = keyEnd(job, tile, tile.count - 1);
   const size = job.tileKeys;
-  for (let from = keyBegin(job, tile, 0) / size * size; from < last; from += size) {
-    const to = min(from + size, last);
-    selectValues(job, tile, running, from, to);
-    if (seesAll(job, tile, from, to)) {
-      forwardPanel(job, tile, running, from, from, to, 0, tile.columns);
-      continue;
-    }
+  for (let origin = keyBegin(job, tile, 0) / size * size; origin < last; origin += size) {
+    const next = min(origin + size, last);
+    openKeys(job, tile, origin, next);
     for (let column = 0; column < tile.columns; column += PANEL) {
-      const first = max(from, keyBegin(job, tile, column));
-      const end = min(to, keyEnd(job, tile, min(column + PANEL, tile.count) - 1));
-      if (first < end) forwardPanel(job, tile, running, from, first, end, column, PANEL);
+      const from = max(origin, keyBegin(job, tile, column));
+      const to = min(next, keyEnd(job, tile, min(column + PANEL, tile.count) - 1));
+      if (from < to) forwardPanel(job, tile, running, origin, from, to, column);
     }
   }
   finish(job, tile, running);
@@ -59,43 +49,20 @@ function forwardTile(job: Job, tile: Tile, running: Running): void {
 
 function start(job: Job, tile: Tile, running: Running): void {
   const lowest = f32x4.splat(LOWEST);
-  const zero = f32x4.splat(0);
-  for (let i: usize = 0; i < <usize>tile.columns << 2; i += 16) {
-    v128.store(running.max + i, lowest);
-    v128.store(running.sum + i, zero);
-    let o = running.outputs + i;
-    for (let c = 0; c < job.valueWidth; c++) {
-      v128.store(o, zero);
-      o += tile.wide;
-    }
-  }
+  for (let i: usize = 0; i < <usize>tile.columns << 2; i += 16) v128.store(running.max + i, lowest);
+  memory.fill(running.sum, 0, <usize>tile.columns << 2);
+  memory.fill(running.outputs, 0, <usize>(tile.columns * job.valueWidth) << 2);
 }
 
-/** Values of keys [from, to): in place, or copied with zeros for hidden ones, whatever those hold. */
-function selectValues(job: Job, tile: Tile, running: Running, from: i32, to: i32): void {
-  running.rows = tile.v + <usize>from * tile.vRow;
-  running.rowBytes = tile.vRow;
-  if (job.maskBytes == 0) return;
-  const row = padded(job.valueWidth);
-  for (let j = from; j < to; j++) {
-    const dst = running.values + <usize>(j - from) * row;
-    if (keyAllowed(job, tile, j)) memory.copy(dst, running.rows + <usize>(j - from) * tile.vRow, <usize>job.valueWidth << 2);
-    else clear(dst, job.valueWidth);
-  }
-  running.rows = running.values;
-  running.rowBytes = row;
-}
-
-/** Adds keys [from, to) to the outputs of columns [column, column + width). */
-function forwardPanel(job: Job, tile: Tile, running: Running, origin: i32, from: i32, to: i32, column: i32, width: i32): void {
-  scorePanel(job, tile, origin, from, to, column, width);
-  const right = <usize>column << 2;
-  const s = tile.scores + <usize>(from - origin) * tile.wide + right;
-  for (let i: usize = 0; i < <usize>width << 2; i += 64) {
-    if (weigh(s + i, tile.wide, to - from, running.max + right + i, running.sum + right + i, running.factor + right + i))
-      rescale(running.outputs + right + i, tile.wide, job.valueWidth, running.factor + right + i);
-  }
-  gemmBlock(job.valueWidth, width, to - from, running.rows + <usize>(from - origin) * running.rowBytes, 4, running.rowBytes, s, tile.wide, running.outputs + right, tile.wide, 1);
+/** Adds keys [from, to) of the key tile to the outputs of the panel at a column. */
+function forwardPanel(job: Job, tile: Tile, running: Running, origin: i32, from: i32, to: i32, column: i32): void {
+  scorePanel(job, tile, origin, from, to, column, PANEL);
+  const s = tile.scores + <usize>(from - origin) * tile.wide;
+  const at = <usize>column << 2;
+  const outputs = running.outputs + at * job.valueWidth;
+  if (weigh(s, tile.wide, to - from, running.max + at, running.sum + at, running.factor + at))
+    rescale(outputs, tile.wide, job.valueWidth, running.factor + at);
+  gemmBlock(job.valueWidth, PANEL, to - from, tile.valueRows + <usize>(from - origin) * tile.valueRow, 4, tile.valueRow, s, tile.wide, outputs, tile.wide, 1);
 }
 
 /**
@@ -138,10 +105,8 @@ function weigh(s: usize, row: usize, rows: i32, maxima: usize, sums: usize, fact
 
 function exponentials(s: usize, row: usize, rows: i32, maxima: usize): void {
   for (; rows > 0; rows--) {
-    v128.store(s, exp4(f32x4.sub(v128.load(s), v128.load(maxima))));
-    v128.store(s, exp4(f32x4.sub(v128.load(s, 16), v128.load(maxima, 16))), 16);
-    v128.store(s, exp4(f32x4.sub(v128.load(s, 32), v128.load(maxima, 32))), 32);
-    v128.store(s, exp4(f32x4.sub(v128.load(s, 48), v128.load(maxima, 48))), 48);
+    storeExp8(s, f32x4.sub(v128.load(s), v128.load(maxima)), f32x4.sub(v128.load(s, 16), v128.load(maxima, 16)));
+    storeExp8(s + 32, f32x4.sub(v128.load(s, 32), v128.load(maxima, 32)), f32x4.sub(v128.load(s, 48), v128.load(maxima, 48)));
     s += row;
   }
 }
@@ -186,7 +151,8 @@ function finish(job: Job, tile: Tile, running: Running): void {
     if (job.hasRowMax) store<f32>(job.rowMax + statistic, empty ? -Infinity : largest);
     statistic += <usize>job.queryHeads << 2;
   }
-  for (let i: usize = 0; i < <usize>tile.columns << 2; i += 64) rescale(running.outputs + i, tile.wide, job.valueWidth, running.factor + i);
   const o = rowsAt(job.output, job.outputBatch, job.outputToken, job.outputHead, tile.batch, token, tile.head);
-  transposeBlock(job.valueWidth, tile.count, running.outputs, tile.wide, o, <usize>job.outputToken << 2);
+  for (let at: usize = 0; at < <usize>tile.columns << 2; at += PANEL << 2)
+    rescale(running.outputs + at * job.valueWidth, tile.wide, job.valueWidth, running.factor + at);
+  unpackStrips(tile, job.valueWidth, running.outputs, o, <usize>job.outputToken << 2);
 }
