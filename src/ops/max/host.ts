@@ -21,7 +21,7 @@ function forward(n: number, inner: number, outer: number, buffers: readonly Type
 /** ints: n, outer. */
 export const rowsHost: HostKernel = (buffers, ints) => forward(ints[0]!, 1, ints[1]!, buffers);
 
-/** ints: n, inner, groups, outer. */
+/** ints: n, inner, tiles, outer. */
 export const columnsHost: HostKernel = (buffers, ints) => forward(ints[0]!, ints[1]!, ints[3]!, buffers);
 
 /** buffers: places, dy, dx. ints: n, inner, outer. */

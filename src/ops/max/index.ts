@@ -50,14 +50,14 @@ const op: Op<{ x: Tensor }, ReduceOptions, { y: Tensor }, Saved> = {
     const places = empty(device, shape, { dtype: "int32" });
     const job = x.size === 0 ? { reduced, n: 0, outer: 0, inner: 0, moved: false } : plan(x, reduced);
     const { n, outer, inner } = job;
-    const groups = (inner + 3) >>> 2;
+    const tiles = (inner + 255) >>> 8;
     if (y.size > 0) {
       device.run({
         kernel: inner === 1 ? rowsKernel : columnsKernel,
         buffers: [packed(job.moved ? reducedLast(x, reduced) : x).layout, y.layout, places.layout],
-        ints: inner === 1 ? [n, outer] : [n, inner, groups, outer],
+        ints: inner === 1 ? [n, outer] : [n, inner, tiles, outer],
         floats: [],
-        units: inner === 1 ? outer : outer * groups,
+        units: inner === 1 ? outer : outer * tiles,
         work: x.size,
         scratchBytes: 0,
       });

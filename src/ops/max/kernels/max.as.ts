@@ -39,39 +39,50 @@ export function max_rows_forward(args: usize, begin: i32, end: i32, scratch: usi
   }
 }
 
-/** Rows i, i + 1, … of four columns: the largest of each, and its row. */
 // @ts-ignore: decorator
-@inline function maxColumns(x: usize, y: usize, places: usize, n: i32, stride: usize, count: i32): void {
-  let value = count == 4 ? v128.load(x) : loadLanes(x, count);
-  let place = i32x4.splat(0);
-  for (let i = 1; i < n; i++) {
-    x += stride;
-    const next = count == 4 ? v128.load(x) : loadLanes(x, count);
-    const isNaN = v128.and(f32x4.ne(next, next), f32x4.eq(value, value));
-    const wins = v128.or(f32x4.gt(next, value), isNaN);
-    value = v128.bitselect(next, value, wins);
-    place = v128.bitselect(i32x4.splat(i), place, wins);
-  }
+@inline function contestStep(x: usize, y: usize, places: usize, row: v128, count: i32): void {
+  const next = count == 4 ? v128.load(x) : loadLanes(x, count);
+  const value = count == 4 ? v128.load(y) : loadLanes(y, count);
+  const isNaN = v128.and(f32x4.ne(next, next), f32x4.eq(value, value));
+  const wins = v128.or(f32x4.gt(next, value), isNaN);
+  const largest = v128.bitselect(next, value, wins);
   if (count == 4) {
-    v128.store(y, value);
-    v128.store(places, place);
+    v128.store(y, largest);
+    v128.store(places, v128.bitselect(row, v128.load(places), wins));
   } else {
-    storeLanes(y, value, count);
-    storeLanes(places, place, count);
+    storeLanes(y, largest, count);
+    storeLanes(places, v128.bitselect(row, loadLanes(places, count), wins), count);
   }
 }
 
-// args: x, y, places; n, inner, groups. One unit is four columns of one outer index; `groups` of them make all.
+/** A row of x against the largest so far. */
+function contest(x: usize, y: usize, places: usize, row: i32, count: i32): void {
+  const wide = i32x4.splat(row);
+  for (; count >= 4; count -= 4) {
+    contestStep(x, y, places, wide, 4);
+    x += 16;
+    y += 16;
+    places += 16;
+  }
+  if (count > 0) contestStep(x, y, places, wide, count);
+}
+
+// args: x, y, places; n, inner, tiles. One unit is 256 columns of one outer index; `tiles` of them make all.
 export function max_columns_forward(args: usize, begin: i32, end: i32, scratch: usize): void {
-  const n = intAt(args, 3), inner = intAt(args, 4), groups = intAt(args, 5);
+  const n = intAt(args, 3), inner = intAt(args, 4), tiles = intAt(args, 5);
   const stride = (<usize>inner) << 2;
   for (let unit = begin; unit < end; unit++) {
-    const outer = unit / groups, column = (unit - outer * groups) << 2;
-    const x = pointerAt(args, 0) + ((((<usize>outer) * (<usize>n)) * (<usize>inner) + <usize>column) << 2);
+    const outer = unit / tiles, column = (unit - outer * tiles) << 8;
+    let x = pointerAt(args, 0) + ((((<usize>outer) * (<usize>n)) * (<usize>inner) + <usize>column) << 2);
     const at = ((<usize>outer) * (<usize>inner) + <usize>column) << 2;
-    const count = inner - column;
-    if (count >= 4) maxColumns(x, pointerAt(args, 1) + at, pointerAt(args, 2) + at, n, stride, 4);
-    else maxColumns(x, pointerAt(args, 1) + at, pointerAt(args, 2) + at, n, stride, count);
+    const y = pointerAt(args, 1) + at, places = pointerAt(args, 2) + at;
+    const count = min(256, inner - column);
+    memory.copy(y, x, (<usize>count) << 2);
+    memory.fill(places, 0, (<usize>count) << 2);
+    for (let i = 1; i < n; i++) {
+      x += stride;
+      contest(x, y, places, i, count);
+    }
   }
 }
 

@@ -1,7 +1,7 @@
 import { dotRun } from "../../../device/wasm/kernels/rows.as";
 import { sigmoid4 } from "../../../device/wasm/kernels/sigmoid.as";
 import { floatAt, fma, intAt, pointerAt } from "../../../device/wasm/kernels/simd.as";
-import { factors, put, scaleRow, slopeRow, take, tripleRow, weightRow } from "./parts.as";
+import { factors, gatherRow, put, scaleRow, slopeRow, take } from "./parts.as";
 
 // Norms of rms-norm.as.ts with a gate a(z): z·sigmoid(z), or sigmoid(z). The gate multiplies what comes out of the norm
 // (last) or what goes in (first). Scratch: groups·n floats of factors, then rows of n floats.
@@ -148,8 +148,7 @@ export function rmsNorm_gated_backward(args: usize, begin: i32, end: i32, scratc
       const h = first ? gatedRow : x, du = first ? dy : room;
       if (first) gateKeeping(x, z, gatedRow, room, n, silu);
       else openLast(x, w + group, z, dy, dz, room, n, r, silu);
-      const c = tripleRow(h, w + group, du, n) * floatAt(args, 17) * r * r * r;
-      if (mode != 0) weightRow(h, du, dw + group, n, r);
+      const c = gatherRow(h, w + group, du, dw + group, n, r, mode != 0) * floatAt(args, 17) * r * r * r;
       slopeRow(h, w + group, du, dx, n, r, c);
       if (first) closeFirst(x, z, dx, dz, room, n, silu);
     }

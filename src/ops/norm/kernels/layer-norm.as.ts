@@ -59,43 +59,44 @@ export function layerNorm_rows_forward(args: usize, begin: i32, end: i32, scratc
   }
 }
 
-/** Σ w·dy, and Σ w·dy·h behind it, for h = (x − mean)·r; left in `room`. */
-function sums(x: usize, w: usize, dy: usize, room: usize, n: i32, mean: v128, r: v128): void {
+// @ts-ignore: decorator
+@inline function learnStep(h: v128, grad: v128, dw: usize, db: usize, count: i32): void {
+  put(dw, fma(grad, h, take(dw, count)), count);
+  put(db, f32x4.add(take(db, count), grad), count);
+}
+
+// @ts-ignore: decorator
+@inline function gather(x: usize, w: usize, dy: usize, dw: usize, db: usize, room: usize, n: i32, mean: v128, r: v128, learns: bool): void {
   let sum = f32x4.splat(0), product = sum;
   for (; n >= 4; n -= 4) {
-    const g = f32x4.mul(v128.load(dy), v128.load(w));
+    const grad = v128.load(dy), h = f32x4.mul(f32x4.sub(v128.load(x), mean), r);
+    const g = f32x4.mul(grad, v128.load(w));
     sum = f32x4.add(sum, g);
-    product = fma(g, f32x4.mul(f32x4.sub(v128.load(x), mean), r), product);
+    product = fma(g, h, product);
+    if (learns) {
+      learnStep(h, grad, dw, db, 4);
+      dw += 16;
+      db += 16;
+    }
     x += 16;
     w += 16;
     dy += 16;
   }
   if (n > 0) {
-    const g = f32x4.mul(take(dy, n), take(w, n));
+    const grad = take(dy, n), h = f32x4.mul(f32x4.sub(take(x, n), mean), r);
+    const g = f32x4.mul(grad, take(w, n));
     sum = f32x4.add(sum, g);
-    product = fma(g, f32x4.mul(f32x4.sub(take(x, n), mean), r), product);
+    product = fma(g, h, product);
+    if (learns) learnStep(h, grad, dw, db, n);
   }
   store<f32>(room, sumLanes(sum));
   store<f32>(room, sumLanes(product), 4);
 }
 
-// @ts-ignore: decorator
-@inline function learnStep(x: usize, dy: usize, dw: usize, db: usize, mean: v128, r: v128, count: i32): void {
-  const grad = take(dy, count);
-  put(dw, fma(grad, f32x4.mul(f32x4.sub(take(x, count), mean), r), take(dw, count)), count);
-  put(db, f32x4.add(take(db, count), grad), count);
-}
-
-/** dw += dy·h and db += dy. */
-function learn(x: usize, dy: usize, dw: usize, db: usize, n: i32, mean: v128, r: v128): void {
-  for (; n >= 4; n -= 4) {
-    learnStep(x, dy, dw, db, mean, r, 4);
-    x += 16;
-    dy += 16;
-    dw += 16;
-    db += 16;
-  }
-  if (n > 0) learnStep(x, dy, dw, db, mean, r, n);
+/** Σ w·dy, and Σ w·dy·h behind it, for h = (x − mean)·r, left in `room`; dw += dy·h and db += dy where they learn. */
+function gatherRow(x: usize, w: usize, dy: usize, dw: usize, db: usize, room: usize, n: i32, mean: v128, r: v128, learns: bool): void {
+  if (learns) gather(x, w, dy, dw, db, room, n, mean, r, true);
+  else gather(x, w, dy, dw, db, room, n, mean, r, false);
 }
 
 // @ts-ignore: decorator
@@ -134,9 +135,8 @@ export function layerNorm_rows_backward(args: usize, begin: i32, end: i32, scrat
       const x = pointerAt(args, 0) + (<usize>row) * stride;
       const dy = pointerAt(args, 3) + at;
       const mean = v128.load32_splat(kept), r = v128.load32_splat(kept, 4);
-      sums(x, w, dy, room, n, mean, r);
+      gatherRow(x, w, dy, dw, dw + rowBytes, room, n, mean, r, learns);
       const base = f32x4.splat(load<f32>(room) / <f32>n), turn = f32x4.splat(load<f32>(room, 4) / <f32>n);
-      if (learns) learn(x, dy, dw, dw + rowBytes, n, mean, r);
       slope(x, w, dy, pointerAt(args, 4) + at, n, mean, r, base, turn);
     }
   }

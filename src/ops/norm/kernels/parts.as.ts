@@ -47,19 +47,36 @@ export function scaleRow(x: usize, w: usize, y: usize, n: i32, r: f32): void {
   }
 }
 
-/** Σ dy·w·x. */
-export function tripleRow(x: usize, w: usize, dy: usize, n: i32): f32 {
+/** dw += r·x·dy for four lanes of many rows. */
+// @ts-ignore: decorator
+@inline function learnStep(x: v128, dy: v128, dw: usize, r: v128, count: i32): void {
+  put(dw, fma(f32x4.mul(x, r), dy, take(dw, count)), count);
+}
+
+// @ts-ignore: decorator
+@inline function gather(x: usize, w: usize, dy: usize, dw: usize, n: i32, r: v128, learns: bool): f32 {
   let a = f32x4.splat(0), b = a;
   for (; n >= 8; n -= 8) {
-    a = fma(f32x4.mul(v128.load(dy), v128.load(w)), v128.load(x), a);
-    b = fma(f32x4.mul(v128.load(dy, 16), v128.load(w, 16)), v128.load(x, 16), b);
+    const x0 = v128.load(x), x1 = v128.load(x, 16), g0 = v128.load(dy), g1 = v128.load(dy, 16);
+    a = fma(f32x4.mul(g0, v128.load(w)), x0, a);
+    b = fma(f32x4.mul(g1, v128.load(w, 16)), x1, b);
+    if (learns) {
+      v128.store(dw, fma(f32x4.mul(x0, r), g0, v128.load(dw)));
+      v128.store(dw, fma(f32x4.mul(x1, r), g1, v128.load(dw, 16)), 16);
+      dw += 32;
+    }
     x += 32;
     w += 32;
     dy += 32;
   }
   for (; n > 0; n -= 4) {
     const count = min(4, n);
-    a = fma(f32x4.mul(take(dy, count), take(w, count)), take(x, count), a);
+    const x0 = take(x, count), g0 = take(dy, count);
+    a = fma(f32x4.mul(g0, take(w, count)), x0, a);
+    if (learns) {
+      learnStep(x0, g0, dw, r, count);
+      dw += 16;
+    }
     x += 16;
     w += 16;
     dy += 16;
@@ -67,23 +84,11 @@ export function tripleRow(x: usize, w: usize, dy: usize, n: i32): f32 {
   return sumLanes(f32x4.add(a, b));
 }
 
-/** dw += r·x·dy, one row of many. */
-export function weightRow(x: usize, dy: usize, dw: usize, n: i32, r: f32): void {
+/** Σ dy·w·x, and dw += r·x·dy where weights learn. */
+export function gatherRow(x: usize, w: usize, dy: usize, dw: usize, n: i32, r: f32, learns: bool): f32 {
   const wide = f32x4.splat(r);
-  for (; n >= 8; n -= 8) {
-    v128.store(dw, fma(f32x4.mul(v128.load(x), wide), v128.load(dy), v128.load(dw)));
-    v128.store(dw, fma(f32x4.mul(v128.load(x, 16), wide), v128.load(dy, 16), v128.load(dw, 16)), 16);
-    x += 32;
-    dy += 32;
-    dw += 32;
-  }
-  for (; n > 0; n -= 4) {
-    const count = min(4, n);
-    put(dw, fma(f32x4.mul(take(x, count), wide), take(dy, count), take(dw, count)), count);
-    x += 16;
-    dy += 16;
-    dw += 16;
-  }
+  if (learns) return gather(x, w, dy, dw, n, wide, true);
+  return gather(x, w, dy, dw, n, wide, false);
 }
 
 /** dx = r·w·dy − c·x. */

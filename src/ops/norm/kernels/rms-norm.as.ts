@@ -1,6 +1,6 @@
 import { dotRun } from "../../../device/wasm/kernels/rows.as";
 import { floatAt, intAt, pointerAt } from "../../../device/wasm/kernels/simd.as";
-import { factors, scaleRow, slopeRow, tripleRow, weightRow } from "./parts.as";
+import { factors, gatherRow, scaleRow, slopeRow } from "./parts.as";
 
 // y = r·x·w with r = 1 / √(Σ x² · share + eps) for rows of n floats. `groups` rows lie side by side and have weights of
 // their own; row i has those from (i mod groups)·n on. Scratch: groups·n floats.
@@ -36,8 +36,7 @@ export function rmsNorm_rows_backward(args: usize, begin: i32, end: i32, scratch
       const dy = pointerAt(args, 3) + (<usize>row) * rowBytes, dx = pointerAt(args, 4) + (<usize>row) * rowBytes;
       const r = load<f32>(pointerAt(args, 2) + ((<usize>row) << 2));
       const group = (<usize>(row % groups)) * rowBytes;
-      const c = tripleRow(x, w + group, dy, n) * share * r * r * r;
-      if (mode != 0) weightRow(x, dy, dw + group, n, r);
+      const c = gatherRow(x, w + group, dy, dw + group, n, r, mode != 0) * share * r * r * r;
       slopeRow(x, w + group, dy, dx, n, r, c);
     }
   }
