@@ -39,7 +39,7 @@ after(() => {
 interface Case {
   readonly mechanism: Mechanism;
   readonly shapes: (B: number, T: number) => Record<string, readonly number[]>;
-  readonly options: FormOptions & NystromFormOptions;
+  readonly options: NystromFormOptions;
   readonly bound: number;
 }
 
