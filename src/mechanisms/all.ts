@@ -8,6 +8,7 @@ export { latentAttention } from "./latent-attention/index.ts";
 export { lightning } from "./lightning/index.ts";
 export { linear } from "./linear/index.ts";
 export { linformer } from "./linformer/index.ts";
+export { lsh } from "./lsh/index.ts";
 export { mamba2 } from "./mamba2/index.ts";
 export { nystrom } from "./nystrom/index.ts";
 export { performer } from "./performer/index.ts";

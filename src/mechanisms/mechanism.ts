@@ -141,6 +141,8 @@ export interface Mechanism {
   readonly ownAxes?: (sizes: Readonly<Record<string, number>>) => Readonly<Record<string, number>>;
   readonly reference: Reference;
   readonly forms: Readonly<Record<FormName, Form | Absent>>;
+  /** Weights `[B,H,Tq,T]` that the outputs are sums of values by, where values of single tokens do not show them. */
+  readonly weights?: (inputs: Tensors, options: FormOptions) => Tensor;
   readonly reductions: readonly Reduction[];
   /** The layer of the paper: projections, gates, convolution, output norm, initialisation, defaults. */
   layer(options: LayerOptions): Layer;

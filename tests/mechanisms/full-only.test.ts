@@ -155,7 +155,7 @@ for (const name of ["nystrom-s0"]) {
       [host, 1e-12],
       [wasm, 2e-5],
     ] as const) {
-      const { output } = outputsOf(device, nystrom.forms.chunkwise, inputs, options);
+      const { output } = outputsOf(device, nystrom.forms.chunkwise, inputs, options as NystromFormOptions);
       assertWithin(output!.data, tensors["out.output"]!.data, bound, name);
     }
   });

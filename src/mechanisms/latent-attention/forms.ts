@@ -4,7 +4,7 @@ import { type CachedCompute, cachedForms } from "../attention/cached-forms.ts";
 import { attentionByMatrix } from "../attention/matrix-op.ts";
 import type { AttentionInputs, AttentionOptions } from "../attention/operands.ts";
 import { attentionByTokens } from "../attention/token-by-token.ts";
-import type { InputRule } from "../mechanism.ts";
+import type { FormOptions, InputRule } from "../mechanism.ts";
 import { groupedQuery } from "../rules.ts";
 import { entryOf, loweredInputs, raise, raisedInputs, raiseOutput } from "./absorb.ts";
 
@@ -52,6 +52,16 @@ const lowered: CachedCompute = (given: Tensors, options) => {
   const o = attentionByTokens({ ...parts, cuSeqlens: given["cuSeqlens"] }, { ...options, scale });
   return raiseOutput(o, valueUp);
 };
+
+/** Weights `[B,HQ,Tq,T]` of the raised values. */
+export function weights(given: Tensors, options: FormOptions): Tensor {
+  const own = given as Inputs;
+  const { q, r, keyUp, valueUp } = own;
+  const { causal = true, cuSeqlens } = options;
+  const parts = raisedInputs(q, r, own, raise(own, keyUp, valueUp));
+  const inputs = { ...parts, mask: given["mask"], cuSeqlens };
+  return attentionByMatrix(inputs, { causal, scale: scaleOf(own, options) }).weights;
+}
 
 /** The forms of latent attention; `step` reads the latents, the others raise keys and values from them. */
 export const forms = cachedForms({

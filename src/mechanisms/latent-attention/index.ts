@@ -1,6 +1,6 @@
 import type { Mechanism } from "../mechanism.ts";
 import { benchShapes } from "../rules.ts";
-import { forms, inputs } from "./forms.ts";
+import { forms, inputs, weights } from "./forms.ts";
 import { LatentAttentionLayer } from "./layer.ts";
 import { reference } from "./reference.ts";
 
@@ -41,6 +41,7 @@ export const latentAttention: Mechanism = {
   ownAxes: ({ K }) => ({ R: 4 * K!, P: 2 * Math.ceil(K! / 4) }),
   reference,
   forms,
+  weights,
   reductions: [],
   layer: (options) => new LatentAttentionLayer(options),
   benchShapes,
