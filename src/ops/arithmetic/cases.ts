@@ -15,6 +15,7 @@ const pairs: readonly (readonly [name: string, a: Shape, b: Shape])[] = [
   ["alternating", [2, 1, 3, 1, 2, 1], [1, 3, 1, 2, 1, 3]],
   ["more axes", [3, 1, 5], [4, 2, 1, 7, 1]],
   ["empty", [3, 0], [1]],
+  ["empty and stretched", [0, 2, 1], [0, 1, 1]],
 ];
 
 /** A divisor stays away from zero. */

@@ -1,3 +1,4 @@
+import { sameShape } from "../../tensor/shape.ts";
 import { apply, type Op, type OpEntry, type Tensor } from "../op.ts";
 import { sumTo } from "../reduce/sum-to.ts";
 import { scaled } from "../scale/index.ts";
@@ -35,9 +36,9 @@ const subtractOp: Binary = {
 
 /** The gradient of an operand of `shape` under y = operand·other. */
 function productGradient(grad: Tensor, other: Tensor, operand: Tensor): Tensor {
-  if (operand.size === grad.size && operand.rank === grad.rank) return products.compute(grad, other);
+  if (sameShape(operand.shape, grad.shape)) return products.compute(grad, other);
   // A dense factor is multiplied while it is summed; one that was stretched itself is multiplied first.
-  if (other.size === grad.size && other.rank === grad.rank) return sumTo(grad, operand.shape, other);
+  if (sameShape(other.shape, grad.shape)) return sumTo(grad, operand.shape, other);
   return sumTo(products.compute(grad, other), operand.shape);
 }
 
