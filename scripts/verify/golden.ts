@@ -89,12 +89,18 @@ const descriptions = [
   "unitKeys",
 ];
 
+/** What multiplies q·k, as a file writes it: a number, or a power of K on q alone or on q and k both. */
+function scaleOf(scale: number | string, keyWidth: number): number {
+  if (scale === "K^-0.5" || scale === "K^-0.25 on q and on k") return keyWidth ** -0.5;
+  return Number(scale);
+}
+
 /** Everything else is an option of the op, under its name. */
 function optionsOf({ scale, eps, causal, ...rest }: Metadata, keyWidth: number): FormOptions {
   const own = Object.entries(rest).filter(([name]) => !descriptions.includes(name));
   return {
     ...Object.fromEntries(own),
-    ...(scale === undefined ? {} : { scale: scale === "K^-0.5" ? keyWidth ** -0.5 : Number(scale) }),
+    ...(scale === undefined ? {} : { scale: scaleOf(scale, keyWidth) }),
     ...(eps === undefined ? {} : { eps }),
     ...(causal === undefined ? {} : { causal }),
   };

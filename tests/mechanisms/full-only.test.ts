@@ -149,7 +149,10 @@ for (const [name, { mechanism, shapes, options, bound }] of Object.entries(cases
 for (const name of ["nystrom-s0"]) {
   test(`nystrom holds ${name}, forward and backward`, () => {
     const { meta, tensors } = readGolden(name);
-    const options: NystromFormOptions = { landmarks: Number(meta["landmarks"]), iterations: Number(meta["pinvIterations"]) };
+    const options: NystromFormOptions = {
+      landmarks: Number(meta["landmarks"]),
+      iterations: Number(meta["pinvIterations"]),
+    };
     const inputs = { q: tensors["in.q"]!, k: tensors["in.k"]!, v: tensors["in.v"]! } as ValueInputs;
     for (const [device, bound] of [
       [host, 1e-12],
