@@ -65,7 +65,10 @@ async function runDemo(options: DemoOptions, signal: AbortSignal): Promise<void>
   try {
     const corpus = await mobyDick();
     const tokenizer = bytePair(trainBytePair([corpus.text], vocabulary));
-    const training = trainingOptions({ steps: 1200, saveEvery: 200, batch: 8, time: 256, heldOut: 0.05 });
+    const training = trainingOptions({
+      ...{ steps: 1200, saveEvery: 400, batch: 4, time: 256, heldOut: 0.05 },
+      ...{ learningRate: 4e-3, warmup: 20 },
+    });
     const text = tokenizeText(corpus.text, tokenizer, training.heldOut);
     const path = options.out ?? (await freeFolder("runs/moby-dick"));
     const run = await LanguageRun.create(
@@ -116,7 +119,7 @@ async function learn(
     const rate = tokens / ((performance.now() - began) / 1000);
     progress.update(
       step.step / steps,
-      `loss ${smooth.toFixed(3)}, ${Math.round(rate).toLocaleString("en")} tokens/s,`,
+      `loss ${smooth.toFixed(3)}, ${Math.round(rate).toLocaleString("en")} tokens/s`,
     );
   }
   progress.end();
