@@ -178,7 +178,11 @@ export class Executor {
       this.#scratch[thread] = block;
       this.pool?.setScratch(thread, block.address);
     }
-    if (poison) new Float32Array(store.buffer, block.address, block.bytes >> 2).fill(Number.NaN);
+    if (poison) {
+      // What was asked for and some behind it: a kernel that reaches further than it said reads NaN too.
+      const reach = Math.min(block.bytes, bytes + 4096);
+      new Float32Array(store.buffer, block.address, reach >> 2).fill(Number.NaN);
+    }
     return block.address;
   }
 }

@@ -22,12 +22,21 @@ function stackOf(
   }));
 }
 
+/** What every part of a row counts for before the division by their sum; all 0 where all are empty. */
+function weightsOf(
+  parts: readonly HostPart[],
+  row: number,
+): { weights: number[]; sum: number; largest: number } {
+  const largest = parts.reduce((a, part) => Math.max(a, part.lse[row]!), Number.NEGATIVE_INFINITY);
+  const empty = largest === Number.NEGATIVE_INFINITY;
+  const weights = parts.map((part) => (empty ? 0 : Math.exp(part.lse[row]! - largest)));
+  return { weights, largest, sum: weights.reduce((a, b) => a + b, 0) };
+}
+
 function merge(parts: readonly HostPart[], to: HostPart, rows: number, width: number): void {
   for (let row = 0; row < rows; row++) {
-    const largest = parts.reduce((a, part) => Math.max(a, part.lse[row]!), Number.NEGATIVE_INFINITY);
+    const { weights, largest, sum } = weightsOf(parts, row);
     const empty = largest === Number.NEGATIVE_INFINITY;
-    const weights = parts.map((part) => (empty ? 0 : Math.exp(part.lse[row]! - largest)));
-    const sum = weights.reduce((a, b) => a + b, 0);
     to.lse[row] = empty ? largest : largest + Math.log(sum);
     for (let c = row * width; c < (row + 1) * width; c++) {
       let value = 0;
@@ -43,11 +52,19 @@ interface Joined extends HostPart {
   readonly dLse: TypedArray | undefined;
 }
 
-function grade(part: HostPart, joined: Joined, to: HostPart, rows: number, width: number): void {
+function grade(
+  parts: readonly HostPart[],
+  n: number,
+  joined: Joined,
+  to: HostPart,
+  rows: number,
+  width: number,
+): void {
+  const part = parts[n]!;
   for (let row = 0; row < rows; row++) {
     const at = row * width;
-    const own = part.lse[row]!;
-    const weight = own === Number.NEGATIVE_INFINITY ? 0 : Math.exp(own - joined.lse[row]!);
+    const { weights, sum } = weightsOf(parts, row);
+    const weight = weights[n] === 0 ? 0 : weights[n]! / sum;
     for (let c = at; c < at + width; c++) to.output[c] = weight === 0 ? 0 : weight * joined.dOutput[c]!;
     if (weight === 0) to.lse[row] = 0;
     else {
@@ -79,15 +96,18 @@ export const mergeBackwardHost: HostKernel = (buffers, [rows, width, parts, hasD
   const [outputs, lses, output, lse, dOutput, dLse, dOutputs, dLses] = buffers as TypedArray[];
   const joined = { output: output!, lse: lse!, dOutput: dOutput!, dLse: hasDLse === 0 ? undefined : dLse };
   const gradients = stackOf(dOutputs!, dLses!, rows!, width!, parts!);
-  for (const [n, part] of stackOf(outputs!, lses!, rows!, width!, parts!).entries()) {
-    grade(part, joined, gradients[n]!, rows!, width!);
-  }
+  const stack = stackOf(outputs!, lses!, rows!, width!, parts!);
+  for (let n = 0; n < parts!; n++) grade(stack, n, joined, gradients[n]!, rows!, width!);
 };
 
 /** Backward over two parts. */
 export const joinBackwardHost: HostKernel = (buffers, [rows, width, hasDLse]) => {
   const [output1, lse1, output2, lse2, output, lse, dOutput, dLse, ...to] = buffers as TypedArray[];
   const joined = { output: output!, lse: lse!, dOutput: dOutput!, dLse: hasDLse === 0 ? undefined : dLse };
-  grade({ output: output1!, lse: lse1! }, joined, { output: to[0]!, lse: to[1]! }, rows!, width!);
-  grade({ output: output2!, lse: lse2! }, joined, { output: to[2]!, lse: to[3]! }, rows!, width!);
+  const pair = [
+    { output: output1!, lse: lse1! },
+    { output: output2!, lse: lse2! },
+  ];
+  grade(pair, 0, joined, { output: to[0]!, lse: to[1]! }, rows!, width!);
+  grade(pair, 1, joined, { output: to[2]!, lse: to[3]! }, rows!, width!);
 };

@@ -10,7 +10,7 @@ function map(x: Float64Array, rolls: number): Float64Array {
   const width = y.length;
   const features: number[] = [];
   for (let r = 1; r <= rolls; r++)
-    for (let i = 0; i < width; i++) features.push(y[i]! * y[(i - r + width) % width]!);
+    for (let i = 0; i < width; i++) features.push(y[i]! * y[(i + r * (width - 1)) % width]!);
   const sum = features.reduce((total, value) => total + value, 0);
   return Float64Array.from(features, (value) => value / (sum + 1e-6));
 }

@@ -39,7 +39,7 @@ export function attention_merge_backward(args: usize, begin: i32, end: i32, scra
   for (let row = begin * ROWS; row < min(end * ROWS, rows); row++) {
     const dLse: f32 = intAt(args, 11) ? load<f32>(pointerAt(args, 5) + (<usize>row << 2)) : 0;
     for (let n = 0; n < parts.count; n++)
-      gradePart(parts, row, n, pointerAt(args, 2), pointerAt(args, 3), pointerAt(args, 4), dLse, dOutputs + <usize>n * parts.outputStride, dLses + <usize>n * parts.lseStride);
+      gradePart(parts, row, n, pointerAt(args, 2), pointerAt(args, 4), dLse, dOutputs + <usize>n * parts.outputStride, dLses + <usize>n * parts.lseStride);
   }
 }
 
@@ -51,7 +51,7 @@ export function attention_join_backward(args: usize, begin: i32, end: i32, scrat
   for (let row = begin * ROWS; row < min(end * ROWS, rows); row++) {
     const dLse: f32 = intAt(args, 14) ? load<f32>(pointerAt(args, 7) + (<usize>row << 2)) : 0;
     for (let n = 0; n < 2; n++)
-      gradePart(parts, row, n, pointerAt(args, 4), pointerAt(args, 5), pointerAt(args, 6), dLse, pointerAt(args, 8 + 2 * n), pointerAt(args, 9 + 2 * n));
+      gradePart(parts, row, n, pointerAt(args, 4), pointerAt(args, 6), dLse, pointerAt(args, 8 + 2 * n), pointerAt(args, 9 + 2 * n));
   }
 }
 
@@ -81,9 +81,21 @@ function openPair(args: usize, ints: i32, parts: Parts): i32 {
   return load<f32>(parts.lse + <usize>n * parts.lseStride + (<usize>row << 2));
 }
 
-function mergeRow(parts: Parts, row: i32, output: usize, lse: usize): void {
+function largestOf(parts: Parts, row: i32): f32 {
   let largest: f32 = -Infinity;
   for (let n = 0; n < parts.count; n++) largest = max(largest, lseOf(parts, row, n));
+  return largest;
+}
+
+/** Σ_n exp(lse_n - largest). */
+function sumOf(parts: Parts, row: i32, largest: f32): f32 {
+  let sum: f32 = 0;
+  for (let n = 0; n < parts.count; n++) sum += exp1(lseOf(parts, row, n) - largest);
+  return sum;
+}
+
+function mergeRow(parts: Parts, row: i32, output: usize, lse: usize): void {
+  const largest = largestOf(parts, row);
   const offset = <usize>row * parts.width << 2;
   const to = output + offset;
   memory.fill(to, 0, <usize>parts.width << 2);
@@ -91,8 +103,7 @@ function mergeRow(parts: Parts, row: i32, output: usize, lse: usize): void {
     store<f32>(lse + (<usize>row << 2), largest);
     return;
   }
-  let sum: f32 = 0;
-  for (let n = 0; n < parts.count; n++) sum += exp1(lseOf(parts, row, n) - largest);
+  const sum = sumOf(parts, row, largest);
   for (let n = 0; n < parts.count; n++) {
     const weight = exp1(lseOf(parts, row, n) - largest) / sum;
     if (weight != 0) addScaled(to, weight, parts.outputs + <usize>n * parts.outputStride + offset, parts.width);
@@ -100,11 +111,15 @@ function mergeRow(parts: Parts, row: i32, output: usize, lse: usize): void {
   store<f32>(lse + (<usize>row << 2), largest + Mathf.log(sum));
 }
 
-/** dO_n = w dO and dLse_n = w (dO·(O_n - O) + dLse) with w = exp(lse_n - lse). */
-function gradePart(parts: Parts, row: i32, n: i32, output: usize, lse: usize, dOutput: usize, dLse: f32, dPart: usize, dPartLse: usize): void {
+/**
+ * dO_n = w dO and dLse_n = w (dO·(O_n - O) + dLse) with w as in the forward pass: the joined lse of large numbers has too
+ * few digits left to make it from.
+ */
+function gradePart(parts: Parts, row: i32, n: i32, output: usize, dOutput: usize, dLse: f32, dPart: usize, dPartLse: usize): void {
   const offset = <usize>row * parts.width << 2;
   const own = lseOf(parts, row, n);
-  const weight: f32 = own == -Infinity ? 0 : exp1(own - load<f32>(lse + (<usize>row << 2)));
+  const largest = largestOf(parts, row);
+  const weight: f32 = own == -Infinity ? 0 : exp1(own - largest) / sumOf(parts, row, largest);
   const part = parts.outputs + <usize>n * parts.outputStride + offset;
   memory.fill(dPart + offset, 0, <usize>parts.width << 2);
   if (weight == 0) {
