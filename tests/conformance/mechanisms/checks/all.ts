@@ -1,0 +1,33 @@
+import type { Check } from "../subject.ts";
+import { extremesCheck } from "./extremes.ts";
+import { finiteDifferencesCheck, fullGradientsCheck, gradientsCheck } from "./gradients.ts";
+import { batchCheck, determinismCheck, headsCheck, leaksCheck, threadsCheck } from "./independence.ts";
+import { reductionsCheck } from "./reductions.ts";
+import { refusalsCheck } from "./refusals.ts";
+import { carryCheck, packingCheck, paddingCheck, prefixCheck } from "./streaming.ts";
+import { chunksCheck, doubleCheck, driftCheck, fullCheck, oddSizesCheck, valuesCheck } from "./values.ts";
+
+/** Every check, in the order they run. */
+export const checks: readonly Check[] = [
+  valuesCheck,
+  doubleCheck,
+  oddSizesCheck,
+  fullCheck,
+  chunksCheck,
+  carryCheck,
+  prefixCheck,
+  packingCheck,
+  paddingCheck,
+  batchCheck,
+  headsCheck,
+  gradientsCheck,
+  fullGradientsCheck,
+  finiteDifferencesCheck,
+  reductionsCheck,
+  extremesCheck,
+  driftCheck,
+  threadsCheck,
+  determinismCheck,
+  leaksCheck,
+  refusalsCheck,
+];
