@@ -55,6 +55,7 @@ const op: Op<AttentionInputs, AttentionOpOptions, AttentionOutputs> = {
       v: headRowsOf(v),
       output: headRowsOf(outputs.output),
       lse: outputs.lse.layout,
+      rowMax: outputs.rowMax?.layout,
       dOutput: headRowsOf(dOutput),
       dLse: grads.lse && packed(grads.lse).layout,
       dRowMax: grads.rowMax && packed(grads.rowMax).layout,

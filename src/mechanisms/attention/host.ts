@@ -67,7 +67,10 @@ function* rowGradients(job: HostJob): Generator<RowGradient> {
     const keys = keysOf(job, row);
     const scores = scoresOf(job, row, keys);
     const dO = rowAt(job.strides.dOutput, row.batch, row.token, row.head);
-    const weights = scores.map((score) => Math.exp(score - job.lse[row.statistic]!));
+    // Not from the saved lse, which float32 has rounded while scores here are float64.
+    const most = scores.reduce((a, b) => Math.max(a, b), Number.NEGATIVE_INFINITY);
+    const total = scores.reduce((a, score) => a + Math.exp(score - most), 0);
+    const weights = scores.map((score) => Math.exp(score - most) / total);
     const delta = job.delta[row.statistic]!;
     // The first of the largest scores: where several are equal any of them is a subgradient.
     const largest = scores.reduce((best, score, n) => (score > scores[best]! ? n : best), 0);
