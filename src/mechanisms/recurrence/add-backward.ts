@@ -2,7 +2,7 @@
 import type { Device, Kernel, Slice } from "../../device/device.ts";
 import type { DType } from "../../tensor/dtype.ts";
 import type { AddOperands, AddOptions, AddRule } from "./add.ts";
-import { addFlagsOf, chunkOf, decayTableFloats, defaultChunk } from "./add.ts";
+import { addFlagsOf, chunkOf, decayTableFloats, defaultChunk, sideBySide, sideBySideBytes } from "./add.ts";
 import { addBackwardHost } from "./add-backward-host.ts";
 import { addPartsHost } from "./add-host.ts";
 import type { Decay, Rows, Sizes } from "./problem.ts";
@@ -67,33 +67,44 @@ export function addParts(device: Device, total: Slice, parts: Slice, job: Parts)
 const padded = (n: number): number => (n + 3) & ~3;
 const padded16 = (n: number): number => (n + 15) & ~15;
 
-/** Bytes of a unit's memory, in the order in which the kernel lays it out. */
+/** How the work is cut: parts of groups, key heads of a unit, value heads side by side. */
+interface Cut {
+  readonly parts: number;
+  readonly keyHeads: number;
+  readonly together: number;
+}
+
+/** A state and its gradient per value head. */
+function cutOf(device: Device, sequences: number, sizes: Sizes): Cut {
+  const { heads, valueHeads, keyWidth, valueWidth } = sizes;
+  const group = valueHeads / heads;
+  const parts = groupParts(sequences * heads, group);
+  const members = Math.ceil(group / parts);
+  const bytes = 8 * padded16(keyWidth) * padded(valueWidth);
+  const keyHeads = parts > 1 ? 1 : sideBySide(device, sequences, heads, bytes * members);
+  const together = Math.min(8, keyHeads * members, Math.floor(sideBySideBytes / bytes));
+  return { parts, keyHeads, together: Math.max(1, together) };
+}
+
+/** Bytes of a unit's memory, as the kernel lays it out: records, what is shared, what each of them has alone. */
 function backwardScratch(
   rule: AddRule,
   sizes: Sizes,
   chunk: number,
   keepEvery: number,
+  together: number,
   gated: boolean,
 ): number {
   const { time, keyWidth: K, valueWidth: V } = sizes;
   const [line, keys, values] = [padded(chunk), padded16(K), padded(V)];
+  const tables = decayTableFloats(rule.decay, K, chunk);
   const scores = 2 * chunk * line + (2 * K + V) * line + 8 * chunk + 3 * line;
+  const shared = tables + scores + chunk * (9 * keys + 2 * values) + K * values;
   const state = (V + 1) * keys;
   const kept = gated ? (keepEvery + Math.ceil(Math.ceil(time / chunk) / keepEvery)) * state : 0;
   const perToken = rule.normalize ? 2 * padded(time) : 0;
-  const tables = decayTableFloats(rule.decay, K, chunk);
-  return (
-    512 +
-    4 *
-      (tables +
-        scores +
-        chunk * (9 * keys + 2 * values) +
-        2 * state +
-        2 * K * values +
-        2 * keys +
-        kept +
-        perToken)
-  );
+  const own = state + K * values + keys + kept + perToken + (rule.decay === "head" ? tables : 0);
+  return 512 * together + 4 * (shared + together * own);
 }
 
 /** Every how many chunks a state is kept: as many kept as computed again at a time. */
@@ -139,7 +150,8 @@ export function addBackward(
   const { packed } = options;
   const { dq, dk, dg } = gradients;
   const sequences = sequenceCount(sizes, packed);
-  const parts = groupParts(sequences * heads, valueHeads / heads);
+  const cut = cutOf(device, sequences, sizes);
+  const { parts } = cut;
   const rows = sizes.batch * time;
   const width = heads * keyWidth;
   const dgParts = rule.decay === "head" && dg !== undefined ? sequences - 1 : 0;
@@ -148,8 +160,8 @@ export function addBackward(
     device.run({
       kernel: addBackwardKernel,
       buffers: backwardBuffers(operands, cotangents, gradients, options, apart),
-      ...backwardNumbers(rule, sizes, operands, cotangents, gradients, options, parts),
-      units: sequences * heads * parts,
+      ...backwardNumbers(rule, sizes, operands, cotangents, gradients, options, cut),
+      units: (sequences * heads * parts) / cut.keyHeads,
       work: 5 * rows * valueHeads * keyWidth * valueWidth,
     });
     addParts(device, dq.slice, apart[0], { rows, width, stride: dq.stride, count: parts - 1 });
@@ -187,7 +199,7 @@ function backwardNumbers(
   { dOutput, dFinalState, dFinalNormalizer }: AddCotangents,
   { dq, dk, dv, dg, dInitialState, dInitialNormalizer }: AddGradients,
   { packed, chunk: wished }: AddOptions,
-  parts: number,
+  { parts, keyHeads, together }: Cut,
 ): { ints: number[]; floats: number[]; scratchBytes: number } {
   const { time, heads, valueHeads, keyWidth, valueWidth } = sizes;
   const gated = rule.decay !== "none" && dg !== undefined;
@@ -211,9 +223,10 @@ function backwardNumbers(
     ints: [
       ...[flags, sequenceCount(sizes, packed), time, heads, valueHeads, keyWidth, valueWidth],
       ...[q.stride, k.stride, v.stride, g?.stride ?? 0, dOutput.stride],
-      ...[dq.stride, dk.stride, dv.stride, dg?.stride ?? 0, chunk, parts, keepEvery],
+      ...[dq.stride, dk.stride, dv.stride, dg?.stride ?? 0],
+      ...[chunk, parts, keepEvery, keyHeads, together],
     ],
     floats: [rule.scale, rule.eps],
-    scratchBytes: backwardScratch(rule, sizes, chunk, keepEvery, gated),
+    scratchBytes: backwardScratch(rule, sizes, chunk, keepEvery, together, gated),
   };
 }

@@ -80,6 +80,27 @@ function columnsPerUnit(device: Device, heads: number, valueWidth: number): numb
   return Math.max(16, Math.ceil(valueWidth / blocks / 16) * 16);
 }
 
+/** States of heads walked side by side stay within this much of the second cache. */
+export const sideBySideBytes = 2 ** 18;
+
+/**
+ * How many neighbours a unit walks side by side: their rows share pages and prefetched lines. A divisor of those of one
+ * sequence that leaves every thread as much to do as the others. Never changes a bit.
+ */
+export function sideBySide(
+  device: Device,
+  sequences: number,
+  perSequence: number,
+  stateBytes: number,
+): number {
+  const { threads } = device.info();
+  for (let count = Math.min(8, perSequence, Math.floor(sideBySideBytes / stateBytes)); count > 1; count--) {
+    const units = (sequences * perSequence) / count;
+    if (perSequence % count === 0 && (units % threads === 0 || units >= 4 * threads)) return count;
+  }
+  return 1;
+}
+
 const padded = (n: number): number => (n + 3) & ~3;
 const padded16 = (n: number): number => (n + 15) & ~15;
 
@@ -97,15 +118,19 @@ export function chunkOf(decay: Decay, chunk: number | undefined, fallback: numbe
   return decay === "key" ? Math.min(wished, 16) : wished;
 }
 
-/** Bytes of a unit's memory, in the order in which the kernels lay it out. */
-function forwardScratch(decay: Decay, keyWidth: number, columns: number, chunk: number): number {
+/** Bytes of a unit's memory, as the kernels lay it out: records, what is shared, what each of them has alone. */
+function forwardScratch(
+  decay: Decay,
+  keyWidth: number,
+  columns: number,
+  chunk: number,
+  count: number,
+): number {
   const [line, keys, values] = [padded(chunk), padded16(keyWidth), padded(columns)];
-  const state = (keyWidth + chunk + 1) * values + keys;
-  const scores = chunk * line + keyWidth * line;
-  return (
-    512 +
-    4 * (decayTableFloats(decay, keyWidth, chunk) + state + scores + 4 * chunk * keys + 8 * chunk + 2 * line)
-  );
+  const tables = decayTableFloats(decay, keyWidth, chunk);
+  const shared = values + chunk * (4 * keys + line + 8) + keyWidth * line + 2 * line + tables;
+  const own = (keyWidth + chunk) * values + keys + (decay === "head" ? tables : 0);
+  return 512 * count + 4 * (shared + count * own);
 }
 
 /**
@@ -134,6 +159,9 @@ export function addForward(
   const { time, heads, valueHeads, keyWidth, valueWidth } = sizes;
   const chunk = form === "chunkwise" ? chunkOf(rule.decay, options.chunk) : 1;
   const columns = columnsPerUnit(device, sequences * valueHeads, valueWidth);
+  const perSequence = valueHeads * Math.ceil(valueWidth / columns);
+  const stateBytes = 4 * keyWidth * padded(columns);
+  const together = form === "chunkwise" ? sideBySide(device, sequences, perSequence, stateBytes) : 1;
   const none = q.slice;
   const tokens = sizes.batch * time * valueHeads;
   device.run({
@@ -145,12 +173,12 @@ export function addForward(
     ints: [
       addFlagsOf(rule, { initialState, initialNormalizer, finalState, finalNormalizer, packed }),
       ...[sequences, time, heads, valueHeads, keyWidth, valueWidth],
-      ...[q.stride, k.stride, v.stride, g?.stride ?? 0, o.stride, chunk, columns],
+      ...[q.stride, k.stride, v.stride, g?.stride ?? 0, o.stride, chunk, columns, together],
     ],
     floats: [rule.scale, rule.eps],
-    units: sequences * valueHeads * Math.ceil(valueWidth / columns),
+    units: (sequences * perSequence) / together,
     work: tokens * (form === "parallel" ? time * (keyWidth + valueWidth) : 2 * keyWidth * valueWidth),
-    scratchBytes: forwardScratch(rule.decay, keyWidth, columns, chunk),
+    scratchBytes: forwardScratch(rule.decay, keyWidth, columns, chunk, together),
   });
 }
 

@@ -6,7 +6,8 @@ import { intAt, pointerAt } from "../../../device/wasm/kernels/simd.as";
 import { HEAD, KEY, maskScores, prepareHead } from "./add-decay.as";
 import { FINAL_NORMALIZER, FINAL_STATE, INITIAL_NORMALIZER, INITIAL_STATE, PACKED } from "./add-forward.as";
 import {
-  GATE_GRADIENT, Gradient, GradientArguments, INITIAL_NORMALIZER_GRADIENT, INITIAL_STATE_GRADIENT, openBoth, openChunk, openGradient,
+  GATE_GRADIENT, Gradient, GradientArguments, INITIAL_NORMALIZER_GRADIENT, INITIAL_STATE_GRADIENT, openBoth, openChunk,
+  openGradient, recordAt, setState,
 } from "./add-gradient.as";
 import { gatePart } from "./add-gradient-gate.as";
 import { keyPart, retreat, valuePart } from "./add-gradient-key.as";
@@ -60,7 +61,7 @@ function locate(a: GradientArguments, r: Gradient, n: i32, head: i32, begin: usi
 /** The carried state and its gradient into scratch. */
 function enter(r: Gradient): void {
   const carried = <usize>r.valueWidth << 2;
-  r.normalizer = r.state + <usize>r.valueWidth * r.row;
+  setState(r, r.states);
   clear(r.state, <i32>(r.stateBytes >> 2));
   if (r.initialState) transposeBlock(r.keyWidth, r.valueWidth, r.initialState, carried, r.state, r.row);
   loadRows(r.normalizer, r.row, r.initialNormalizer, 0, 1, r.keyWidth);
@@ -78,90 +79,118 @@ function leave(r: Gradient): void {
 }
 
 /** Without a gate's gradient no chunk needs S and R at once: dq on the way there, dk and dv on the way back. */
-function scanTwice(r: Gradient): void {
-  const chunks = (r.length + r.size - 1) / r.size;
-  for (let index: i32 = 0; index < chunks; index++) {
-    openBoth(r, index * r.size);
-    queryPart(r);
-    if (index + 1 < chunks) advance(r);
-  }
-  for (let index = chunks - 1; index >= 0; index--) {
-    openBoth(r, index * r.size);
-    weightsOf(r);
-    maskScores(r, r.weights, r.scoreRow, r.alpha, r.sigma, 0);
-    keyPart(r);
-    valuePart(r);
-    retreat(r);
-  }
-}
-
-/** Walks the states of `count` chunks from `first`, keeping each one before its chunk. */
-function recompute(r: Gradient, first: i32, count: i32): void {
-  for (let index: i32 = 0; index < count; index++) {
-    memory.copy(r.local + <usize>index * r.stateBytes, r.state, r.stateBytes);
-    if (index + 1 == count) return;
-    openChunk(r, (first + index) * r.size);
-    advance(r);
-  }
-}
-
-/** A gate's gradient needs S and R at once: every `every`-th state is kept and those between are computed again. */
-function scanSegments(r: Gradient): void {
-  const chunks = (r.length + r.size - 1) / r.size;
-  const every = r.every;
-  const state = r.state;
-  const normalizer = r.normalizer;
-  const last = (chunks - 1) / every;
-  r.gateTotal = 0;
-  for (let segment: i32 = 0; segment < last; segment++) {
-    memory.copy(r.kept + <usize>segment * r.stateBytes, state, r.stateBytes);
-    for (let index = segment * every; index < (segment + 1) * every; index++) {
-      openChunk(r, index * r.size);
-      advance(r);
-    }
-  }
-  for (let segment = last; segment >= 0 && chunks > 0; segment--) {
-    const first = segment * every;
-    const count = min(every, chunks - first);
-    if (segment < last) memory.copy(state, r.kept + <usize>segment * r.stateBytes, r.stateBytes);
-    recompute(r, first, count);
-    for (let index = count - 1; index >= 0; index--) {
-      r.state = r.local + <usize>index * r.stateBytes;
-      r.normalizer = r.state + (normalizer - state);
-      openBoth(r, (first + index) * r.size);
+function scanTwice(scratch: usize, count: i32): void {
+  const first = recordAt(scratch, 0);
+  const chunks = (first.length + first.size - 1) / first.size;
+  for (let index: i32 = 0; index < chunks; index++)
+    for (let i: i32 = 0; i < count; i++) {
+      const r = recordAt(scratch, i);
+      openBoth(r, index * r.size);
       queryPart(r);
+      if (index + 1 < chunks) advance(r);
+    }
+  for (let index = chunks - 1; index >= 0; index--)
+    for (let i: i32 = 0; i < count; i++) {
+      const r = recordAt(scratch, i);
+      openBoth(r, index * r.size);
+      weightsOf(r);
+      maskScores(r, r.weights, r.scoreRow, r.alpha, r.sigma, 0);
       keyPart(r);
-      gatePart(r);
       valuePart(r);
       retreat(r);
     }
-    r.state = state;
-    r.normalizer = normalizer;
+}
+
+/** Walks from chunk to chunk; with `keep` every state is kept before its chunk and the last chunk is not walked. */
+function walk(scratch: usize, count: i32, first: i32, chunks: i32, keep: bool): void {
+  for (let index: i32 = 0; index < chunks; index++)
+    for (let i: i32 = 0; i < count; i++) {
+      const r = recordAt(scratch, i);
+      if (keep) memory.copy(r.local + <usize>index * r.stateBytes, r.state, r.stateBytes);
+      if (keep && index + 1 == chunks) continue;
+      openChunk(r, (first + index) * r.size);
+      advance(r);
+    }
+}
+
+/** Everything about one chunk, from the state before it and the gradient behind it. */
+function wholeChunk(r: Gradient, index: i32, state: usize): void {
+  setState(r, state);
+  openBoth(r, index * r.size);
+  queryPart(r);
+  keyPart(r);
+  gatePart(r);
+  valuePart(r);
+  retreat(r);
+  setState(r, r.states);
+}
+
+/** A gate's gradient needs S and R at once: every `every`-th state is kept and those between are computed again. */
+function scanSegments(scratch: usize, count: i32): void {
+  const record = recordAt(scratch, 0);
+  const chunks = (record.length + record.size - 1) / record.size;
+  const every = record.every;
+  const last = max(chunks - 1, 0) / every;
+  for (let segment: i32 = 0; segment < last; segment++) {
+    for (let i: i32 = 0; i < count; i++) {
+      const r = recordAt(scratch, i);
+      memory.copy(r.kept + <usize>segment * r.stateBytes, r.state, r.stateBytes);
+    }
+    walk(scratch, count, segment * every, every, false);
+  }
+  for (let segment = last; segment >= 0; segment--) {
+    const first = segment * every;
+    const length = min(every, chunks - first);
+    for (let i: i32 = 0; i < count && segment < last; i++) {
+      const r = recordAt(scratch, i);
+      memory.copy(r.state, r.kept + <usize>segment * r.stateBytes, r.stateBytes);
+    }
+    walk(scratch, count, first, length, true);
+    for (let index = length - 1; index >= 0; index--)
+      for (let i: i32 = 0; i < count; i++) {
+        const r = recordAt(scratch, i);
+        wholeChunk(r, first + index, r.local + <usize>index * r.stateBytes);
+      }
   }
 }
 
-// args: see GradientArguments. One unit is a part of the value heads of one key head of one sequence.
+/** `count` value heads of one part, the `from`-th of its key heads' members first, side by side. */
+function batch(a: GradientArguments, scratch: usize, n: i32, keyHead: i32, part: i32, from: i32, count: i32): void {
+  const group = a.valueHeads / a.heads;
+  const firstMember = part * group / a.parts;
+  const members = (part + 1) * group / a.parts - firstMember;
+  const sequence = <usize>a.cuSeqlens + (<usize>n << 2);
+  const begin = a.flags & PACKED ? load<i32>(sequence) : n * a.time;
+  for (let i: i32 = 0; i < count; i++) {
+    const r = recordAt(scratch, i);
+    const head = keyHead + (from + i) / members;
+    const member = (from + i) % members;
+    r.length = a.flags & PACKED ? load<i32>(sequence, 4) - begin : a.time;
+    r.add = member != 0;
+    r.gateTotal = 0;
+    locateParts(a, r, <usize>begin, head, part);
+    locate(a, r, n, head * group + firstMember + member, <usize>begin);
+    enter(r);
+  }
+  if (a.flags & GATE_GRADIENT) scanSegments(scratch, count);
+  else scanTwice(scratch, count);
+  for (let i: i32 = 0; i < count; i++) leave(recordAt(scratch, i));
+}
+
+// args: see GradientArguments. One unit is a part of the value heads of `keyHeads` key heads of one sequence, of which
+// `together` are walked side by side: their rows are neighbours in memory.
 export function recurrence_addChunkwise_backward(args: usize, begin: i32, end: i32, scratch: usize): void {
   const a = changetype<GradientArguments>(args);
-  const r = openGradient(a, scratch);
   const group = a.valueHeads / a.heads;
+  const blocks = a.heads / a.keyHeads;
+  openGradient(a, scratch);
   for (let unit = begin; unit < end; unit++) {
     const part = unit % a.parts;
-    const keyHead = unit / a.parts % a.heads;
-    const n = unit / a.parts / a.heads;
-    const sequence = <usize>a.cuSeqlens + (<usize>n << 2);
-    const first = a.flags & PACKED ? load<i32>(sequence) : n * a.time;
-    r.length = a.flags & PACKED ? load<i32>(sequence, 4) - first : a.time;
-    locateParts(a, r, <usize>first, keyHead, part);
-    const from = part * group / a.parts;
-    for (let member = from; member < (part + 1) * group / a.parts; member++) {
-      r.add = member != from;
-      locate(a, r, n, keyHead * group + member, <usize>first);
-      enter(r);
-      if (r.flags & GATE_GRADIENT) scanSegments(r);
-      else scanTwice(r);
-      leave(r);
-    }
+    const block = unit / a.parts;
+    const members = (part + 1) * group / a.parts - part * group / a.parts;
+    const total = a.keyHeads * members;
+    for (let from: i32 = 0; from < total; from += a.together)
+      batch(a, scratch, block / blocks, block % blocks * a.keyHeads, part, from, min(a.together, total - from));
   }
 }
 

@@ -9,6 +9,9 @@ export const HEAD: i32 = 1;
 export const SCALAR: i32 = 2;
 export const KEY: i32 = 3;
 
+/** Bytes between the records of value heads that are walked side by side. */
+export const RECORD: usize = 512;
+
 // Masks of the first 0 to 4 lanes.
 // prettier-ignore
 const LANES = memory.data<u32>([
@@ -49,10 +52,14 @@ export class Chunk {
   keep: usize;
 }
 
-/** Lays the tables into scratch; returns the address behind them. */
-export function layTables(chunk: Chunk, at: usize): usize {
+/** Bytes of rows, from the widths. */
+export function setRows(chunk: Chunk): void {
   chunk.row = <usize>((chunk.keyWidth + 15) & ~15) << 2;
   chunk.scoreRow = <usize>padded(chunk.size) << 2;
+}
+
+/** Lays the tables into scratch; returns the address behind them. */
+export function layTables(chunk: Chunk, at: usize): usize {
   const perRow = chunk.decay == KEY ? <usize>chunk.size * chunk.row : chunk.scoreRow;
   chunk.prefix = at;
   at += perRow;

@@ -4,7 +4,7 @@ import {
   gemmBlock, gemmLower, gemmLowerLeft, transposeBlock,
 } from "../../../device/wasm/kernels/generated/tile.as";
 import {
-  Chunk, KEY, NONE, SCALAR, decayColumns, decayRows, layTables, maskScores, prepareChunk, prepareHead,
+  Chunk, HEAD, KEY, NONE, RECORD, SCALAR, decayColumns, decayRows, layTables, maskScores, prepareChunk, prepareHead, setRows,
 } from "./add-decay.as";
 import { keyScores } from "./add-key.as";
 import {
@@ -25,7 +25,7 @@ export class ForwardArguments {
   o: u32; finalState: u32; finalNormalizer: u32;
   flags: i32; sequences: i32; time: i32; heads: i32; valueHeads: i32; keyWidth: i32; valueWidth: i32;
   qStride: i32; kStride: i32; vStride: i32; gStride: i32; oStride: i32;
-  chunk: i32; columns: i32;
+  chunk: i32; columns: i32; together: i32;
   scale: f32; eps: f32;
 }
 
@@ -59,18 +59,12 @@ export class Forward extends Chunk {
   eps: f32;
 }
 
-/** Lays the unit's memory into scratch behind the record itself. */
-function lay(f: Forward, scratch: usize): void {
-  let at = layTables(f, scratch + 512);
+/** Lays from `at` what value heads side by side use one after another; returns the address behind it. */
+function layShared(f: Forward, at: usize): usize {
   const rows = <usize>f.size;
-  f.stateRow = <usize>padded(f.columns) << 2;
-  f.state = at;
-  at += <usize>f.keyWidth * f.stateRow;
-  at += rows * f.stateRow;
-  f.normalizer = at;
-  at += f.row;
+  if (f.decay != HEAD) at = layTables(f, at);
   f.valueLine = at;
-  at += f.stateRow;
+  at += <usize>padded(f.columns) << 2;
   f.readRow = f.row + f.scoreRow;
   f.reads = at;
   f.scores = at + (<usize>f.keyWidth << 2);
@@ -88,8 +82,19 @@ function lay(f: Forward, scratch: usize): void {
   f.scaled = at;
   at += f.scoreRow;
   f.ones = at;
+  at += f.scoreRow;
   fillWith(f.scaled, padded(f.size), f.scale);
   fillWith(f.ones, padded(f.size), 1);
+  return at;
+}
+
+/** Lays what belongs to one value head alone: its state with the chunk's values behind it, its normaliser. */
+function layOwn(f: Forward, at: usize): usize {
+  if (f.decay == HEAD) at = layTables(f, at);
+  f.state = at;
+  at += (<usize>f.keyWidth + <usize>f.size) * (<usize>padded(f.columns) << 2);
+  f.normalizer = at;
+  return at + f.row;
 }
 
 /** Weights of the chunk's rows on each other, scale and decay included. */
@@ -184,12 +189,13 @@ export function leave(f: Forward): void {
   if (f.finalNormalizer) storeRow(f.finalNormalizer, f.normalizer, f.keyWidth);
 }
 
-/** The record of a job, its memory laid into scratch behind it. */
-export function openForward(a: ForwardArguments, size: i32, scratch: usize): Forward {
+/** Records of `count` value heads of a job that are walked side by side, their memory laid into scratch behind them. */
+export function openForward(a: ForwardArguments, size: i32, count: i32, scratch: usize): Forward {
   const f = changetype<Forward>(scratch);
   f.decay = a.flags & 3;
   f.keyWidth = a.keyWidth;
   f.size = size;
+  setRows(f);
   f.columns = min(a.columns, a.valueWidth);
   f.flags = a.flags;
   f.scale = a.scale;
@@ -199,30 +205,52 @@ export function openForward(a: ForwardArguments, size: i32, scratch: usize): For
   f.vRow = <usize>a.vStride << 2;
   f.oRow = <usize>a.oStride << 2;
   f.gRow = f.decay >= SCALAR ? <usize>a.gStride << 2 : 0;
-  lay(f, scratch);
+  let at = layShared(f, scratch + <usize>count * RECORD);
+  for (let i = count - 1; i >= 0; i--) {
+    const own = scratch + <usize>i * RECORD;
+    if (i > 0) memory.copy(own, scratch, RECORD);
+    at = layOwn(changetype<Forward>(own), at);
+  }
   return f;
 }
 
-// args: see ForwardArguments. One unit is `columns` value columns of one value head of one sequence.
-export function recurrence_addChunkwise_forward(args: usize, begin: i32, end: i32, scratch: usize): void {
-  const a = changetype<ForwardArguments>(args);
-  const f = openForward(a, (a.flags & 3) == KEY ? min(a.chunk, 16) : a.chunk, scratch);
+/** One chunk of one value head; the record then stands at the next. */
+function step(f: Forward, rows: i32): void {
+  f.rows = rows;
+  forwardChunk(f);
+  const moved = <usize>rows;
+  f.q += moved * f.qRow;
+  f.k += moved * f.kRow;
+  f.v += moved * f.vRow;
+  f.o += moved * f.oRow;
+  f.g += moved * f.gRow;
+}
+
+/**
+ * Value heads (or blocks of their columns) of one sequence side by side, chunk by chunk: their rows are neighbours in
+ * memory, so what one brings into the caches the next one uses.
+ */
+function forwardUnit(a: ForwardArguments, scratch: usize, first: i32, size: i32): void {
   const blocks = (a.valueWidth + a.columns - 1) / a.columns;
-  for (let unit = begin; unit < end; unit++) {
-    const head = unit / blocks;
-    const rows = locate(a, f, head / a.valueHeads, head % a.valueHeads, (unit % blocks) * a.columns);
+  let rows: i32 = 0;
+  for (let i: i32 = 0; i < a.together; i++) {
+    const f = changetype<Forward>(scratch + <usize>i * RECORD);
+    const head = (first + i) / blocks;
+    rows = locate(a, f, head / a.valueHeads, head % a.valueHeads, ((first + i) % blocks) * a.columns);
     enter(f);
     prepareHead(f);
-    for (let t: i32 = 0; t < rows; t += f.size) {
-      f.rows = min(f.size, rows - t);
-      forwardChunk(f);
-      const step = <usize>f.rows;
-      f.q += step * f.qRow;
-      f.k += step * f.kRow;
-      f.v += step * f.vRow;
-      f.o += step * f.oRow;
-      f.g += step * f.gRow;
-    }
-    leave(f);
   }
+  for (let t: i32 = 0; t < rows; t += size)
+    for (let i: i32 = 0; i < a.together; i++)
+      step(changetype<Forward>(scratch + <usize>i * RECORD), min(size, rows - t));
+  for (let i: i32 = 0; i < a.together; i++) leave(changetype<Forward>(scratch + <usize>i * RECORD));
+}
+
+// args: see ForwardArguments. One unit is `together` blocks of `columns` value columns, one after another over the value
+// heads of one sequence.
+export function recurrence_addChunkwise_forward(args: usize, begin: i32, end: i32, scratch: usize): void {
+  const a = changetype<ForwardArguments>(args);
+  const size = (a.flags & 3) == KEY ? min(a.chunk, 16) : a.chunk;
+  openForward(a, size, a.together, scratch);
+  for (let unit = begin; unit < end; unit++) forwardUnit(a, scratch, unit * a.together, size);
 }

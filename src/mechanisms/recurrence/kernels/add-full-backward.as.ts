@@ -132,7 +132,7 @@ function locate(a: FullGradientArguments, f: Full, n: i32, head: i32, part: i32)
   f.dO = <usize>a.dOutput + query * f.dORow + valueColumn;
   f.dv = <usize>a.dv + key * f.dvRow + valueColumn;
   const width = <usize>(a.heads * a.keyWidth) << 2;
-  const rows = packed ? 1 : <usize>a.sequences;
+  const rows: usize = packed ? 1 : <usize>a.sequences;
   f.dqRow = part == 0 ? <usize>a.dqStride << 2 : width;
   f.dkRow = part == 0 ? <usize>a.dkStride << 2 : width;
   const queryPart = part == 0 ? <usize>a.dq : <usize>a.dqParts + <usize>(part - 1) * rows * <usize>a.queryTime * width;

@@ -1,5 +1,5 @@
 // What the two scans of the additive backward share: the record of one value head and its memory.
-import { Chunk, KEY, NONE, SCALAR, layTables, prepareChunk } from "./add-decay.as";
+import { Chunk, HEAD, KEY, NONE, RECORD, SCALAR, layTables, prepareChunk, setRows } from "./add-decay.as";
 import { NORMALIZE } from "./add-forward.as";
 import { clear, fillWith, loadRows, padded } from "./add-rows.as";
 
@@ -17,7 +17,7 @@ export class GradientArguments {
   flags: i32; sequences: i32; time: i32; heads: i32; valueHeads: i32; keyWidth: i32; valueWidth: i32;
   qStride: i32; kStride: i32; vStride: i32; gStride: i32; dOutputStride: i32;
   dqStride: i32; dkStride: i32; dvStride: i32; dgStride: i32;
-  chunk: i32; parts: i32; keepEvery: i32;
+  chunk: i32; parts: i32; keepEvery: i32; keyHeads: i32; together: i32;
   scale: f32; eps: f32;
 }
 
@@ -40,7 +40,7 @@ export class Gradient extends Chunk {
   dInitialState: usize; dInitialNormalizer: usize;
   scale: f32; eps: f32;
   /** The state before a chunk, transposed, with the normaliser as one more row; and R, the gradient behind it. */
-  state: usize; normalizer: usize; stateBytes: usize;
+  state: usize; normalizer: usize; states: usize; stateBytes: usize;
   stateGradient: usize; stateRow: usize; normalizerGradient: usize;
   /** alpha multiplies dO wherever it meets Sᵀq, sigma is the gradient that reaches z·q (0: no normaliser). */
   alpha: usize; sigma: usize; alphas: usize; sigmas: usize; scaled: usize; ones: usize;
@@ -52,12 +52,12 @@ export class Gradient extends Chunk {
   gateTotal: f64;
 }
 
-/** Buffers of the chunk's size, laid from `at`; returns the address behind them. */
-function layChunk(r: Gradient, at: usize): usize {
+/** Lays from `at` what value heads side by side use one after another; returns the address behind it. */
+function layShared(r: Gradient, at: usize): usize {
   const rows = <usize>r.size;
   const keys = rows * r.row;
   const channels = <usize>r.keyWidth;
-  r.stateRow = <usize>padded(r.valueWidth) << 2;
+  if (r.decay != HEAD) at = layTables(r, at);
   r.scores = at; at += rows * r.scoreRow;
   r.weights = at; at += rows * r.scoreRow;
   r.transposedK = at; at += channels * r.scoreRow;
@@ -75,6 +75,7 @@ function layChunk(r: Gradient, at: usize): usize {
   r.diagonal = at; at += r.scoreRow;
   r.ones = at; at += r.scoreRow;
   r.scaled = at; at += r.scoreRow;
+  r.passing = at; at += channels * r.stateRow;
   fillWith(r.ones, padded(r.size), 1);
   fillWith(r.scaled, padded(r.size), r.scale);
   clear(r.result, <i32>(keys >> 2));
@@ -82,12 +83,10 @@ function layChunk(r: Gradient, at: usize): usize {
   return at;
 }
 
-/** Lays the unit's memory into scratch behind the record. */
-function lay(r: Gradient, a: GradientArguments, scratch: usize): void {
-  let at = layChunk(r, layTables(r, scratch + 512));
-  r.stateBytes = <usize>(r.valueWidth + 1) * r.row;
-  r.state = at; at += r.stateBytes;
-  r.passing = at; at += <usize>r.keyWidth * r.stateRow;
+/** Lays what belongs to one value head alone: states, gradients of them, factors of every row. */
+function layOwn(r: Gradient, a: GradientArguments, at: usize): usize {
+  if (r.decay == HEAD) at = layTables(r, at);
+  r.states = at; at += r.stateBytes;
   r.stateGradient = at; at += <usize>r.keyWidth * r.stateRow;
   r.normalizerGradient = at; at += r.row;
   r.alphas = r.scaled;
@@ -97,18 +96,21 @@ function lay(r: Gradient, a: GradientArguments, scratch: usize): void {
     r.alphas = at; at += line;
     r.sigmas = at; at += line;
   }
-  r.every = a.keepEvery;
+  if (!(r.flags & GATE_GRADIENT)) return at;
+  const chunks = (a.time + r.size - 1) / r.size;
   r.local = at; at += <usize>r.every * r.stateBytes;
   r.kept = at;
+  return at + <usize>((chunks + r.every - 1) / r.every) * r.stateBytes;
 }
 
-/** The record of a job, its memory laid into scratch behind it. */
+/** Records of value heads that are walked side by side, their memory laid into scratch behind them. */
 export function openGradient(a: GradientArguments, scratch: usize): Gradient {
   const r = changetype<Gradient>(scratch);
   r.decay = a.flags & 3;
   r.keyWidth = a.keyWidth;
   r.valueWidth = a.valueWidth;
   r.size = r.decay == KEY ? min(a.chunk, 16) : a.chunk;
+  setRows(r);
   r.flags = a.flags;
   r.scale = a.scale;
   r.eps = a.eps;
@@ -119,7 +121,15 @@ export function openGradient(a: GradientArguments, scratch: usize): Gradient {
   r.dvRow = <usize>a.dvStride << 2;
   r.gRow = r.decay >= SCALAR ? <usize>a.gStride << 2 : 0;
   r.dgRow = r.decay >= SCALAR ? <usize>a.dgStride << 2 : 0;
-  lay(r, a, scratch);
+  r.stateRow = <usize>padded(r.valueWidth) << 2;
+  r.stateBytes = <usize>(r.valueWidth + 1) * r.row;
+  r.every = a.keepEvery;
+  let at = layShared(r, scratch + <usize>a.together * RECORD);
+  for (let i = a.together - 1; i >= 0; i--) {
+    const own = scratch + <usize>i * RECORD;
+    if (i > 0) memory.copy(own, scratch, RECORD);
+    at = layOwn(changetype<Gradient>(own), a, at);
+  }
   return r;
 }
 
@@ -128,6 +138,17 @@ function rowsOf(r: Gradient, from: usize, fromRow: usize, to: usize, toRow: usiz
   if (r.decay == NONE) return from;
   loadRows(to, toRow, from, fromRow, r.rows, width);
   return to;
+}
+
+/** The i-th of the records side by side. */
+export function recordAt(scratch: usize, i: i32): Gradient {
+  return changetype<Gradient>(scratch + <usize>i * RECORD);
+}
+
+/** Makes `state`, with the normaliser as one more row, the state before the open chunk. */
+export function setState(r: Gradient, state: usize): void {
+  r.state = state;
+  r.normalizer = state + <usize>r.valueWidth * r.row;
 }
 
 /** Moves the record to the chunk whose first row is `t`: its keys, values and tables. */

@@ -96,7 +96,7 @@ function parallelState(f: Forward, rows: i32): void {
 // sequence.
 export function recurrence_addParallel_forward(args: usize, begin: i32, end: i32, scratch: usize): void {
   const a = changetype<ForwardArguments>(args);
-  const f = openForward(a, 1, scratch);
+  const f = openForward(a, 1, 1, scratch);
   const blocks = (a.valueWidth + a.columns - 1) / a.columns;
   for (let unit = begin; unit < end; unit++) {
     const head = unit / blocks;
