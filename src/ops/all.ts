@@ -5,6 +5,7 @@ export * from "./contiguous/index.ts";
 export * from "./cross-entropy/index.ts";
 export * from "./dropout/index.ts";
 export * from "./embedding/index.ts";
+export * from "./logistic-mixture/index.ts";
 export * from "./matmul/index.ts";
 export * from "./max/index.ts";
 export * from "./norm/index.ts";
