@@ -14,6 +14,9 @@ const plain: ResidualConfig = { alpha: 1, beta: 1 };
 export interface BlockParts {
   readonly mixerNorm: Norm;
   readonly mixer: Layer;
+  /** Reads the memory, in decoders that have one. */
+  readonly crossNorm: Norm | undefined;
+  readonly cross: Layer | undefined;
   readonly feedForwardNorm: Norm | undefined;
   readonly feedForward: FeedForward | undefined;
   readonly mixerResidual: ResidualConfig | undefined;
@@ -21,10 +24,15 @@ export interface BlockParts {
   readonly dropout: number;
 }
 
-/** One layer of a model: x ← x + mixer(norm x), then x ← x + feedForward(norm x). */
+/**
+ * One layer of a model: x ← x + mixer(norm x), then x ← x + cross(norm x, memory) where it reads a memory, then
+ * x ← x + feedForward(norm x).
+ */
 export class Block extends Module {
   readonly mixerNorm: Norm;
   readonly mixer: Layer;
+  readonly crossNorm: Norm | undefined;
+  readonly cross: Layer | undefined;
   readonly feedForwardNorm: Norm | undefined;
   readonly feedForward: FeedForward | undefined;
   readonly #residual: readonly [ResidualConfig, ResidualConfig];
@@ -34,6 +42,8 @@ export class Block extends Module {
     super();
     this.mixerNorm = parts.mixerNorm;
     this.mixer = parts.mixer;
+    this.crossNorm = parts.crossNorm;
+    this.cross = parts.cross;
     this.feedForwardNorm = parts.feedForwardNorm;
     this.feedForward = parts.feedForward;
     this.#residual = [parts.mixerResidual ?? plain, parts.feedForwardResidual ?? plain];
@@ -42,13 +52,25 @@ export class Block extends Module {
 
   /** `x [B, T, D]` → `[B, T, D]`, and the load-balancing loss of its experts where it has some. */
   forward(x: Tensor, context: LayerContext): { x: Tensor; balance: Tensor | undefined } {
+    const { memory, memoryMask, ...own } = context;
     const mixed = this.mixerNorm.forward(x);
-    const y = join(x, mixed, this.drop(this.mixer.forward(mixed, context), context), this.#residual[0]);
+    let y = join(x, mixed, this.drop(this.mixer.forward(mixed, own), own), this.#residual[0]);
+    if (this.cross !== undefined && this.crossNorm !== undefined) {
+      const { training, random, mask } = own;
+      const reading: LayerContext = {
+        ...{ training, causal: false },
+        ...(memory && { memory }),
+        ...(memoryMask && { memoryMask }),
+        ...(random && { random }),
+        ...(mask && { mask }),
+      };
+      y = add(y, this.drop(this.cross.forward(this.crossNorm.forward(y), reading), own));
+    }
     if (this.feedForward === undefined || this.feedForwardNorm === undefined)
       return { x: y, balance: undefined };
     const normed = this.feedForwardNorm.forward(y);
     const { y: fed, balance } = this.feedForward.forward(normed, context.training);
-    return { x: join(y, normed, this.drop(fed, context), this.#residual[1]), balance };
+    return { x: join(y, normed, this.drop(fed, own), this.#residual[1]), balance };
   }
 
   private drop(x: Tensor, { training, random }: LayerContext): Tensor {

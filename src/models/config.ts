@@ -1,6 +1,6 @@
 import { ConfigError } from "../errors.ts";
 import type { Mechanism } from "../mechanisms/mechanism.ts";
-import { mechanism } from "../mechanisms/registry.ts";
+import { mechanism, mechanisms } from "../mechanisms/registry.ts";
 
 /** A mixing layer of a pattern: an id, an id with options of its own, or a mechanism made elsewhere. */
 export type MixerChoice =
@@ -64,8 +64,8 @@ export interface ResidualConfig {
   readonly fromNorm?: boolean;
 }
 
-/** A decoder, as data. */
-export interface DecoderConfig {
+/** What encoders and decoders have in common, as data. */
+export interface StackConfig {
   readonly vocabularySize: number;
   readonly width: number;
   readonly layers: number;
@@ -78,8 +78,6 @@ export interface DecoderConfig {
   /** RMS norms weigh by 1 + w. */
   readonly zeroCentered?: boolean;
   readonly positions?: PositionConfig;
-  /** The output layer shares the table of the input. */
-  readonly tied?: boolean;
   readonly dropout?: number;
   /** Deviation of the embedding's start; 0.02 unless given. */
   readonly initDeviation?: number;
@@ -91,37 +89,70 @@ export interface DecoderConfig {
   };
 }
 
+/** A decoder, as data. */
+export interface DecoderConfig extends StackConfig {
+  /** The output layer shares the table of the input. */
+  readonly tied?: boolean;
+  /** Mixer of every block that reads a memory, such as the output of an encoder; none unless given. */
+  readonly cross?: MixerChoice;
+}
+
+/** An encoder, as data: every token sees all others. */
+export type EncoderConfig = StackConfig;
+
 /** A mixer of one layer: the mechanism and its own options. */
 export interface LayerChoice {
   readonly mechanism: Mechanism;
   readonly options: Readonly<Record<string, unknown>>;
 }
 
+/** Who builds a model, and what its layers must be able to do. */
+export interface Reach {
+  readonly who: string;
+  /** Tokens see what came before them, and not all there is. */
+  readonly causal: boolean;
+}
+
 /**
  * The mixer of every layer, the pattern repeated.
  *
- * @throws ConfigError for an empty pattern, an unknown id (with the nearest known ones) or sizes that make no model.
+ * @throws ConfigError for an empty pattern, an unknown id (with the nearest known ones), a mechanism that cannot do what
+ * the model needs, or sizes that make no model.
  */
-export function expandPattern(config: DecoderConfig): readonly LayerChoice[] {
-  checkSizes(config);
-  return Array.from({ length: config.layers }, (_, i) => {
-    const choice = config.pattern[i % config.pattern.length]!;
-    if (typeof choice === "string") return { mechanism: mechanism(choice), options: {} };
-    if ("forms" in choice) return { mechanism: choice as Mechanism, options: {} };
-    const { id, ...options } = choice;
-    return { mechanism: mechanism(id), options };
-  });
+export function expandPattern(config: StackConfig, reach: Reach): readonly LayerChoice[] {
+  checkSizes(config, reach.who);
+  return Array.from({ length: config.layers }, (_, i) =>
+    layerChoice(config.pattern[i % config.pattern.length]!, reach),
+  );
 }
 
-function checkSizes(config: DecoderConfig): void {
+/** One mixer as a mechanism and its options. */
+export function layerChoice(choice: MixerChoice, { who, causal }: Reach): LayerChoice {
+  const found = readChoice(choice);
+  const { id, traits } = found.mechanism;
+  if (causal ? traits.causal : traits.full) return found;
+  const fitting = mechanisms.filter((known) => (causal ? known.traits.causal : known.traits.full));
+  throw new ConfigError(
+    `[${who}] ${id} ${causal ? "is not causal" : "sees only what came before"}: expected one of ${fitting.map((known) => known.id).join(", ")}`,
+  );
+}
+
+function readChoice(choice: MixerChoice): LayerChoice {
+  if (typeof choice === "string") return { mechanism: mechanism(choice), options: {} };
+  if ("forms" in choice) return { mechanism: choice as Mechanism, options: {} };
+  const { id, ...options } = choice;
+  return { mechanism: mechanism(id), options };
+}
+
+function checkSizes(config: StackConfig, who: string): void {
   if (config.pattern.length === 0)
-    throw new ConfigError("[decoder] the pattern names at least one mixer, got none");
+    throw new ConfigError(`[${who}] the pattern names at least one mixer, got none`);
   for (const name of ["vocabularySize", "width", "layers", "heads"] as const) {
     if (!Number.isInteger(config[name]) || config[name] < 1) {
-      throw new ConfigError(`[decoder] ${name} is a whole number >= 1, got ${config[name]}`);
+      throw new ConfigError(`[${who}] ${name} is a whole number >= 1, got ${config[name]}`);
     }
   }
   if (config.dropout !== undefined && !(config.dropout >= 0 && config.dropout < 1)) {
-    throw new ConfigError(`[decoder] dropout is a share: expected 0 <= p < 1, got ${config.dropout}`);
+    throw new ConfigError(`[${who}] dropout is a share: expected 0 <= p < 1, got ${config.dropout}`);
   }
 }

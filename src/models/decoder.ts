@@ -1,25 +1,22 @@
-import { recompute } from "../autograd/recompute.ts";
-import { isRecording } from "../autograd/tape.ts";
 import type { Tensor } from "../autograd/tensor.ts";
 import type { Device } from "../device/device.ts";
 import { ConfigError } from "../errors.ts";
-import type { LayerContext } from "../mechanisms/layer.ts";
 import { Embedding } from "../nn/embedding.ts";
-import { feedForward } from "../nn/feed-forward.ts";
 import { normalInit } from "../nn/init.ts";
 import { Linear } from "../nn/linear.ts";
 import { Module } from "../nn/module.ts";
 import { type Norm, norm } from "../nn/norm.ts";
 import { Positions } from "../nn/positions.ts";
-import { add } from "../ops/arithmetic/index.ts";
 import { crossEntropy } from "../ops/cross-entropy/index.ts";
+import { embedding } from "../ops/embedding/index.ts";
 import { matmul } from "../ops/matmul/index.ts";
 import { reshape } from "../ops/reshape/index.ts";
-import { scale } from "../ops/scale/index.ts";
 import { slice } from "../ops/split/index.ts";
-import { Random } from "../tensor/random.ts";
-import { Block } from "./block.ts";
-import { type DecoderConfig, expandPattern, type LayerChoice } from "./config.ts";
+import type { Random } from "../tensor/random.ts";
+import type { Block } from "./block.ts";
+import { buildBlocks, normOptionsOf, throughBlocks, withBalance } from "./blocks.ts";
+import type { DecoderConfig } from "./config.ts";
+import { integers, placesOf } from "./places.ts";
 import { ModelState } from "./state.ts";
 
 /** What a forward pass of a model takes beside its tokens. */
@@ -28,19 +25,27 @@ export interface ModelContext {
   readonly random?: Random;
   /** Carried state and the slots that the rows belong to. */
   readonly state?: { readonly states: ModelState; readonly slots: readonly number[] };
+  /** int32 `[B, T]`, 1 for tokens and 0 for padding, on whichever side of a row. */
   readonly mask?: Tensor;
+  /** int32 `[N+1]`, sequences packed in a batch of 1. */
   readonly cuSeqlens?: Tensor;
-  /** Logits of the last token only. */
+  /** What the blocks of a decoder with `cross` read, `[B, Tm, D]`, such as the output of an encoder. */
+  readonly memory?: Tensor;
+  /** int32 `[B, Tm]`, 1 for tokens of the memory and 0 for its padding. */
+  readonly memoryMask?: Tensor;
+  /** Logits of every sequence's last token only. */
   readonly lastOnly?: boolean;
   /** Each layer keeps its input alone and computes the rest again in the backward pass. */
   readonly recompute?: boolean;
 }
 
+const who = "decoder";
+
 /**
  * One decoder whose layers follow a pattern of mechanisms.
  *
  * logits = W_out norm(block_L(… block_1(E[tokens] + positions))), blocks pre-norm. Weights are declared by the
- * constructor and allocated by `initialize` or by loading a file.
+ * constructor and allocated by `initialize` or by loading a file. With `cross` every block also reads a memory.
  *
  * @throws ConfigError for a pattern or sizes that make no model.
  * @example
@@ -57,19 +62,13 @@ export class Decoder extends Module {
   constructor(config: DecoderConfig) {
     super();
     this.#config = config;
-    const { vocabularySize, width, normEps = 1e-5 } = config;
-    const deviation = config.initDeviation ?? 0.02;
-    const normOptions = {
-      kind: config.norm ?? "rms",
-      eps: normEps,
-      zeroCentered: config.zeroCentered ?? false,
-    } as const;
-    this.embedding = new Embedding(vocabularySize, width, normalInit(deviation));
+    const { vocabularySize, width } = config;
+    const init = normalInit(config.initDeviation ?? 0.02);
+    this.embedding = new Embedding(vocabularySize, width, init);
     this.positions = new Positions(config.positions ?? { kind: "none" }, width);
-    const shared = new Map<string, Module>();
-    this.blocks = expandPattern(config).map((choice, i) => this.block(choice, i, normOptions, shared));
-    this.norm = norm(width, normOptions);
-    this.head = config.tied ? undefined : new Linear(width, vocabularySize, { init: normalInit(deviation) });
+    this.blocks = buildBlocks(config, { who, causal: true }, config.cross);
+    this.norm = norm(width, normOptionsOf(config));
+    this.head = config.tied ? undefined : new Linear(width, vocabularySize, { init });
   }
 
   get config(): DecoderConfig {
@@ -92,34 +91,25 @@ export class Decoder extends Module {
     return new ModelState(device, this.mixers, slots);
   }
 
-  /** `tokens [B, T] int32` → logits `[B, T, vocabulary]` (`[B, 1, vocabulary]` with `lastOnly`), and the balance loss. */
+  /**
+   * `tokens [B, T] int32` → logits `[B, T, vocabulary]`, and the balance loss. With `lastOnly` those of the last token of
+   * every sequence, `[B, 1, vocabulary]`.
+   */
   forward(tokens: Tensor, context: ModelContext = {}): { logits: Tensor; balance: Tensor | undefined } {
-    const [batch, time] = tokens.shape as [number, number];
-    const { state } = context;
-    const layerStates = state?.states.view(state.slots, time);
-    const seen = layerStates?.[0]?.seen ?? new Array<number>(batch).fill(0);
-    let x = this.positions.forward(this.embedding.forward(tokens), seen);
-    let balance: Tensor | undefined;
-    for (const [i, block] of this.blocks.entries()) {
-      const layerContext: LayerContext = {
-        training: context.training ?? false,
-        causal: true,
-        ...(layerStates === undefined ? {} : { state: layerStates[i]! }),
-        ...(context.mask === undefined ? {} : { mask: context.mask }),
-        ...(context.cuSeqlens === undefined ? {} : { cuSeqlens: context.cuSeqlens }),
-        ...(context.random === undefined
-          ? {}
-          : { random: context.random.fork(`${context.random.stream} block ${i}`) }),
-      };
-      const result =
-        context.recompute && isRecording() ? again(block, x, layerContext) : block.forward(x, layerContext);
-      x = result.x;
-      if (result.balance !== undefined)
-        balance = balance === undefined ? result.balance : add(balance, result.balance);
-    }
-    if (state !== undefined) state.states.advance(state.slots, tokenCounts(context, time));
-    const last = context.lastOnly ? slice(x, 1, -1) : x;
-    return { logits: this.output(this.norm.forward(last)), balance };
+    this.checkMemory(context);
+    const { state, training = false, lastOnly, ...rest } = context;
+    const states = state?.states.view(state.slots, tokens.shape[1]!);
+    const places = placesOf(who, tokens, context, states?.[0]?.seen);
+    const embedded = this.positions.forward(this.embedding.forward(tokens), places.positions);
+    const { x, balance } = throughBlocks(who, this.blocks, embedded, {
+      ...rest,
+      ...{ training, causal: true, states },
+    });
+    if (state !== undefined) state.states.advance(state.slots, places.counts);
+    return {
+      logits: this.output(this.norm.forward(lastOnly ? lastOf(x, context, places.last) : x)),
+      balance,
+    };
   }
 
   /**
@@ -130,9 +120,7 @@ export class Decoder extends Module {
     const { logits, balance } = this.forward(tokens, context);
     const rows = reshape(logits, [-1, this.#config.vocabularySize]);
     const loss = crossEntropy(rows, reshape(targets, [-1]), { ignoreIndex: -100 });
-    const { feedForward: kind } = this.#config;
-    const weight = kind?.kind === "experts" ? (kind.balance ?? 0) : 0;
-    return balance === undefined || weight === 0 ? loss : add(loss, scale(balance, weight));
+    return withBalance(loss, balance, this.#config);
   }
 
   private output(x: Tensor): Tensor {
@@ -140,59 +128,25 @@ export class Decoder extends Module {
     return matmul(x, this.embedding.weight.value, { transposeB: true });
   }
 
-  private block(
-    choice: LayerChoice,
-    i: number,
-    normOptions: Parameters<typeof norm>[1],
-    shared: Map<string, Module>,
-  ): Block {
-    const config = this.#config;
-    const { width, heads, layers, normEps = 1e-5 } = config;
-    const rotary = config.positions?.kind === "rotary" ? { rotary: config.positions } : {};
-    const mixer = choice.mechanism.layer({
-      ...{ width, heads, layer: i, layers, normEps, shared },
-      ...(config.zeroCentered ? { zeroCentered: true } : {}),
-      ...rotary,
-      ...config.mixer,
-      ...choice.options,
-    });
-    const feeding = feedForward(width, config.feedForward ?? { kind: "gated", width: gatedWidth(width) }, i);
-    return new Block({
-      mixerNorm: norm(width, normOptions),
-      mixer,
-      feedForwardNorm: feeding && norm(width, normOptions),
-      feedForward: feeding,
-      mixerResidual: config.residual?.mixer?.[choice.mechanism.id],
-      feedForwardResidual: config.residual?.feedForward,
-      dropout: config.dropout ?? 0,
-    });
+  private checkMemory({ memory, cuSeqlens }: ModelContext): void {
+    if ((memory === undefined) !== (this.#config.cross === undefined)) {
+      throw new ConfigError(
+        `[decoder] a memory goes with a cross mixer: expected ${this.#config.cross === undefined ? "no memory" : "a memory"}, got ${memory === undefined ? "none" : "one"}`,
+        "The option cross of the configuration names the mixer that reads the memory.",
+      );
+    }
+    if (memory !== undefined && cuSeqlens !== undefined) {
+      throw new ConfigError(
+        "[decoder] packed sequences have no memory of their own: expected cuSeqlens or memory, got both",
+        "Give every sequence a row of its own and a mask.",
+      );
+    }
   }
 }
 
-/** Tokens of every sequence of a call: padding is none. */
-function tokenCounts({ mask, cuSeqlens }: ModelContext, time: number): number | readonly number[] {
-  if (cuSeqlens !== undefined) {
-    const bounds = [...cuSeqlens.dataSync()];
-    return bounds.slice(1).map((end, n) => end - bounds[n]!);
-  }
-  if (mask === undefined) return time;
-  const values = mask.dataSync();
-  return Array.from(
-    { length: mask.shape[0]! },
-    (_, b) => values.subarray(b * time, (b + 1) * time).filter((value) => value !== 0).length,
-  );
-}
-
-/** Two thirds of four times the width, up to a multiple of 32: as many weights as a plain feed-forward of 4·D. */
-function gatedWidth(width: number): number {
-  return 32 * Math.ceil((8 * width) / 3 / 32);
-}
-
-/** The same block, kept as its input alone. Both runs draw the same random numbers. */
-function again(block: Block, x: Tensor, context: LayerContext): { x: Tensor; balance: Tensor | undefined } {
-  const { random } = context;
-  const start = random?.state;
-  return recompute({ x }, ({ x: input }) =>
-    block.forward(input, start === undefined ? context : { ...context, random: Random.from(start) }),
-  );
+/** `x [B, T, D]` at the last token of every sequence, `[N, 1, D]`. */
+function lastOf(x: Tensor, { mask, cuSeqlens }: ModelContext, last: readonly number[]): Tensor {
+  if (mask === undefined && cuSeqlens === undefined) return slice(x, 1, -1);
+  const width = x.shape[2]!;
+  return reshape(embedding(integers(x, last), reshape(x, [-1, width])), [last.length, 1, width]);
 }

@@ -28,21 +28,18 @@ export class Positions extends Module {
       kind.kind === "learned" ? new Parameter([kind.length, width], { init: normalInit(0.02) }) : undefined;
   }
 
-  /** `x [B, T, D]`, row b beginning at position `first[b]` → `[B, T, D]`. */
-  forward(x: Tensor, first: readonly number[]): Tensor {
+  /** `x [B, T, D]` whose tokens stand at `places`, B·T of them → `[B, T, D]`. */
+  forward(x: Tensor, places: Int32Array): Tensor {
     if (this.#kind.kind === "none" || this.#kind.kind === "rotary") return x;
-    const [batch, time] = x.shape as [number, number, number];
-    const last = first.reduce((most, p) => Math.max(most, p), 0) + time;
-    if (this.#kind.kind === "learned" && last > this.#kind.length) {
+    const needed = places.reduce((most, place) => Math.max(most, place + 1), 0);
+    if (this.#kind.kind === "learned" && needed > this.#kind.length) {
       throw new ConfigError(
-        `[positions] the model has learned ${this.#kind.length} positions, the text needs ${last}`,
+        `[positions] the model has learned ${this.#kind.length} positions, the text needs ${needed}`,
         "Cut the text, or train with more positions or with rotary ones.",
       );
     }
-    const ids = new Int32Array(batch * time);
-    for (let b = 0; b < batch; b++) for (let t = 0; t < time; t++) ids[b * time + t] = first[b]! + t;
-    const table = this.weight?.value ?? this.sines(x, last);
-    return add(x, embedding(tensor(x.device, ids, [batch, time], { dtype: "int32" }), table));
+    const table = this.weight?.value ?? this.sines(x, needed);
+    return add(x, embedding(tensor(x.device, places, x.shape.slice(0, 2), { dtype: "int32" }), table));
   }
 
   override dispose(): void {

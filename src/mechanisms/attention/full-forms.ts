@@ -4,6 +4,7 @@ import { ConfigError, UnsupportedError } from "../../errors.ts";
 import { concat } from "../../ops/concat/index.ts";
 import { slice } from "../../ops/split/index.ts";
 import { checkInputs, type InputRules } from "../inputs.ts";
+import type { LayerContext } from "../layer.ts";
 import { type Absent, absent, type Form, type FormName, type FormOptions } from "../mechanism.ts";
 import { type Packing, pack, packingOf, unpack } from "../recurrence/packing.ts";
 import { attention } from "./attention-op.ts";
@@ -56,6 +57,15 @@ export function refuseCausal(who: string, { reason, instead }: FullDeclaration<F
   throw new UnsupportedError(
     `[${who}] is not causal: expected causal: false, got true, but ${reason}`,
     instead,
+  );
+}
+
+/** Throws an UnsupportedError where tokens of a memory are padding: its length is part of such a mechanism. */
+export function refuseMemoryMask(who: string, { memory, memoryMask }: LayerContext): void {
+  if (memory === undefined || memoryMask === undefined) return;
+  throw new UnsupportedError(
+    `[${who}] a memory is taken whole: expected no memoryMask, got one`,
+    "Read memories with padding by softmax or linear attention.",
   );
 }
 

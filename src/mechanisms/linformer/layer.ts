@@ -4,7 +4,7 @@ import { normalInit } from "../../nn/init.ts";
 import { Linear } from "../../nn/linear.ts";
 import { Module, Parameter } from "../../nn/module.ts";
 import { attention } from "../attention/attention-op.ts";
-import { type AttendRows, attendPacked, refuseCausal } from "../attention/full-forms.ts";
+import { type AttendRows, attendPacked, refuseCausal, refuseMemoryMask } from "../attention/full-forms.ts";
 import { Layer, type LayerContext, type LayerOptions, type StateSpec } from "../layer.ts";
 import { checkOptions, type HeadSizes, headSizes } from "../recurrence/recurrent-layer.ts";
 import { fromHeads, Stream, toHeads } from "../recurrence/stream.ts";
@@ -82,6 +82,7 @@ export class LinformerLayer extends Layer {
       );
     }
     if (context.causal && context.memory === undefined) refuseCausal(who, why);
+    refuseMemoryMask(who, context);
     const stream = new Stream(who, x, context);
     const source = context.memory ?? stream.x;
     const rows = {

@@ -4,7 +4,7 @@ import { uniformInit } from "../../nn/init.ts";
 import { Linear } from "../../nn/linear.ts";
 import { Parameter } from "../../nn/module.ts";
 import { attention } from "../attention/attention-op.ts";
-import { type AttendRows, attendPacked, refuseCausal } from "../attention/full-forms.ts";
+import { type AttendRows, attendPacked, refuseCausal, refuseMemoryMask } from "../attention/full-forms.ts";
 import { Layer, type LayerContext, type LayerOptions, type StateSpec } from "../layer.ts";
 import { checkOptions, type HeadSizes, headSizes } from "../recurrence/recurrent-layer.ts";
 import { fromHeads, Stream, toHeads } from "../recurrence/stream.ts";
@@ -74,6 +74,7 @@ export class NystromLayer extends Layer {
       );
     }
     if (context.causal && context.memory === undefined) refuseCausal(who, why);
+    refuseMemoryMask(who, context);
     const stream = new Stream(who, x, context);
     const source = context.memory ?? stream.x;
     const rows = {

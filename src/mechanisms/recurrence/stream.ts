@@ -2,6 +2,7 @@ import { isRecording, noGrad } from "../../autograd/tape.ts";
 import { type Tensor, tensor } from "../../autograd/tensor.ts";
 import { ConfigError, ShapeError } from "../../errors.ts";
 import type { ShortConv } from "../../nn/short-conv.ts";
+import { multiply } from "../../ops/arithmetic/index.ts";
 import { reshape } from "../../ops/reshape/index.ts";
 import type { LayerContext, LayerState } from "../layer.ts";
 import { type Packing, pack, packingOf, unpack } from "./packing.ts";
@@ -58,6 +59,7 @@ export class Stream {
     this.#packing = mask && packingOf(who, mask, B, T);
     this.x = this.#packing === undefined ? x : pack(x, this.#packing);
     this.cuSeqlens = this.#packing?.cuSeqlens ?? context.cuSeqlens;
+    checkMemoryMask(who, context);
     this.state = context.memory === undefined ? context.state : undefined;
     this.causal = context.causal && context.memory === undefined;
     this.source = context.memory ?? this.x;
@@ -115,7 +117,7 @@ export class Stream {
     const { output, finalState, finalNormalizer } = runRule(
       rule,
       "chunkwise",
-      { ...inputs, initialState, initialNormalizer },
+      { ...inputs, k: this.withoutPadding(inputs.k), initialState, initialNormalizer },
       { ...call, causal, cuSeqlens },
     );
     this.leave(parts.state, finalState);
@@ -140,6 +142,14 @@ export class Stream {
     return { positions: tensor(this.x.device, values, [B, T], { dtype: "int32" }), last };
   }
 
+  /** Keys `[B, T, H, F]` with those of a memory's padding at zero: they add nothing to state and normaliser. */
+  private withoutPadding(k: Tensor): Tensor {
+    const { memory, memoryMask } = this.context;
+    if (memory === undefined || memoryMask === undefined) return k;
+    const shape = [...memory.shape.slice(0, 2), 1, 1];
+    return multiply(k, tensor(k.device, Float32Array.from(memoryMask.dataSync()), shape, { dtype: k.dtype }));
+  }
+
   private slab(part: string): Tensor {
     const slab = this.state!.parts[part];
     if (slab !== undefined) return slab;
@@ -147,6 +157,15 @@ export class Stream {
       `[${this.who}] state has no part ${part}: expected the parts of this layer's stateSpec, got ${Object.keys(this.state!.parts).join(", ")}`,
     );
   }
+}
+
+function checkMemoryMask(who: string, { memory, memoryMask }: LayerContext): void {
+  if (memory === undefined || memoryMask === undefined) return;
+  const [B, Tm] = memory.shape as [number, number, number];
+  if (memoryMask.rank === 2 && memoryMask.shape[0] === B && memoryMask.shape[1] === Tm) return;
+  throw new ShapeError(
+    `[${who}] memoryMask says which tokens of the memory are real: expected [B=${B}, T=${Tm}], got [${memoryMask.shape.join(", ")}]`,
+  );
 }
 
 /** `x [B, T, H*K]` → `[B, T, H, K]`. */
