@@ -3,6 +3,7 @@
 export { decodeBench } from "./decode.ts";
 export { matmulBench } from "./matmul.ts";
 export { mechanismsBench } from "./mechanisms.ts";
+export { memoryBench } from "./memory.ts";
 export { opsBench } from "./ops.ts";
 export { crossoverBench, scalingBench } from "./scaling.ts";
 export { trainBench } from "./train.ts";

@@ -20,6 +20,8 @@ export interface Context {
   /** Devices by the threads they run on: always one with 1, and one with more where the machine has them. */
   readonly devices: ReadonlyMap<number, Device>;
   readonly peak: PeakMeter;
+  /** Opens a device that has held nothing yet, for counting bytes; whoever asks closes it. */
+  readonly open: (threads: number) => Promise<Device>;
   readonly peers: Peers;
   readonly measure: MeasureOptions;
   /** What the command line says beyond what every benchmark takes, by the option's name. */

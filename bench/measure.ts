@@ -1,6 +1,10 @@
+import { setTimeout } from "node:timers/promises";
+
 /** Something that can be timed: runs `repetitions` times and says how long all of them took, in seconds. */
 export interface Contender {
   readonly name: string;
+  /** True where the work is done by another process: its threads spin for a while after a job, on our cores. */
+  readonly foreign?: boolean;
   sample(repetitions: number): number | Promise<number>;
 }
 
@@ -21,6 +25,9 @@ export interface MeasureOptions {
 
 /** Compiled code is at its best after some 10 ms of calls; two samples of this length are thrown away first. */
 const warmMilliseconds = 15;
+
+/** Longer than the threads of ONNX Runtime and of OpenMP look for their next job before they sleep. */
+const settleMilliseconds = 60;
 
 /** A contender from a function of this process. */
 export function local(name: string, run: () => void): Contender {
@@ -58,11 +65,15 @@ export async function interleave(
 ): Promise<Timing[]> {
   const { samples = 15, milliseconds = 2 } = options;
   const repetitions: number[] = [];
-  for (const contender of contenders) repetitions.push(await warm(contender, milliseconds));
+  for (const contender of contenders) {
+    repetitions.push(await warm(contender, milliseconds));
+    if (contender.foreign) await setTimeout(settleMilliseconds);
+  }
   const seconds = contenders.map((): number[] => []);
   for (let round = 0; round < samples; round++) {
     for (const [i, contender] of contenders.entries()) {
       const spent = await contender.sample(repetitions[i]!);
+      if (contender.foreign) await setTimeout(settleMilliseconds);
       seconds[i]!.push(spent / repetitions[i]!);
       // A sample that came out too short was calibrated on a bad moment.
       if (spent * 1000 < milliseconds)

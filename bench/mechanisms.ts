@@ -1,5 +1,5 @@
 import { scope } from "../src/autograd/scope.ts";
-import { backward, noGrad } from "../src/autograd/tape.ts";
+import { gradients, noGrad } from "../src/autograd/tape.ts";
 import { type Tensor, type Tensors, tensor } from "../src/autograd/tensor.ts";
 import type { Device } from "../src/device/index.ts";
 import { linearForms } from "../src/mechanisms/linear/forms.ts";
@@ -77,6 +77,7 @@ function normalize(values: Float32Array, width: number): void {
 /** One run of a form, forward alone or with the backward pass behind it. */
 export function runOf(form: Form, inputs: Tensors, device: Device, pass: Pass): () => void {
   if (pass === "forward") return () => noGrad(() => scope(device, () => void form(inputs)));
+  const wrt = Object.values(inputs).filter((input) => input?.requiresGrad) as Tensor[];
   const seed = scope(device, () => {
     const { output } = noGrad(() => form(inputs));
     return tensor(device, new Random(3).normal(new Float32Array(output!.size)), output!.shape, {
@@ -86,8 +87,7 @@ export function runOf(form: Form, inputs: Tensors, device: Device, pass: Pass): 
   return () =>
     scope(device, () => {
       const { output } = form(inputs);
-      backward(output!, [seed]);
-      for (const input of Object.values(inputs)) input?.clearGrad();
+      gradients(output!, wrt, [seed]);
     });
 }
 
@@ -144,11 +144,39 @@ async function peersOf(context: Context, torch: TorchPeer | undefined, job: Job)
   return found.filter((contender) => contender !== undefined);
 }
 
-/** Most bytes that scopes held during a run, beyond inputs, outputs and gradients. */
-function extraBytes(device: Device, run: () => void, own: number): number {
-  const before = device.info().bytes.reserved;
-  run();
-  return Math.max(0, device.info().bytes.reserved - before - own);
+/** Bytes of a run, counted on a device that held nothing before. */
+export interface RunBytes {
+  /** Inputs, outputs and, with a backward pass, the gradients of both. */
+  readonly own: number;
+  /** What was taken beyond these at the fullest moment, the threads' workspace included. */
+  readonly extra: number;
+}
+
+/** Counts the bytes of one run of a form. */
+export async function bytesOf(
+  context: Context,
+  mechanism: Mechanism,
+  form: Form,
+  job: Omit<Job, "mechanism">,
+): Promise<RunBytes> {
+  const device = await context.open(job.threads);
+  try {
+    const before = device.info().bytes.peak;
+    const inputs = benchInputs(mechanism, device, job.sizes, job.pass === "backward");
+    const bytes = (tensors: Tensors): number =>
+      Object.values(tensors).reduce((sum, one) => sum + 4 * (one?.size ?? 0), 0);
+    const ofOutputs = { bytes: 0 };
+    const counted: Form = (given, options) => {
+      const outputs = form(given, options);
+      ofOutputs.bytes = bytes(outputs);
+      return outputs;
+    };
+    runOf(counted, inputs, device, job.pass)();
+    const own = (bytes(inputs) + ofOutputs.bytes) * (job.pass === "backward" ? 2 : 1);
+    return { own, extra: Math.max(0, device.info().bytes.peak - before - own) };
+  } finally {
+    device.close();
+  }
 }
 
 async function* rowsOf(context: Context, torch: TorchPeer | undefined, job: Job): AsyncGenerator<Row> {
@@ -165,10 +193,6 @@ async function* rowsOf(context: Context, torch: TorchPeer | undefined, job: Job)
   const peak = context.peak.fma(device);
   const ours = forms.map((name) => local(name, runOf(mechanism.forms[name] as Form, inputs, device, pass)));
   const peers = await peersOf(context, torch, job);
-  const own =
-    Object.values(inputs).reduce((sum, input) => sum + 4 * (input?.size ?? 0), 0) *
-    (pass === "backward" ? 2 : 1);
-  const extra = extraBytes(device, runOf(mechanism.forms[forms[0]!] as Form, inputs, device, pass), own);
   const timings = await interleave([peak.contender, ...ours, ...peers], context.measure);
   const rate = peak.amount / timings[0]!.best;
   context.peak.note(`fma${threads}`, rate);
@@ -181,6 +205,7 @@ async function* rowsOf(context: Context, torch: TorchPeer | undefined, job: Job)
     const ratios = Object.fromEntries(
       Object.entries(peerMs).map(([peer, ms]) => [peer, ms / (seconds * 1000)]),
     );
+    const { own, extra } = await bytesOf(context, mechanism, mechanism.forms[name] as Form, job);
     yield {
       ...{
         name: mechanism.id,
@@ -196,6 +221,7 @@ async function* rowsOf(context: Context, torch: TorchPeer | undefined, job: Job)
         gflops: flops / seconds / 1e9,
         share: flops / seconds / rate,
         extraBytes: extra,
+        extraShare: extra / own,
         isBest: seconds === best ? "best" : "",
       },
       ...{ peers: peerMs, ratios },
@@ -225,6 +251,7 @@ export const mechanismsBench: Bench = {
     figure("ms", "ms", 2),
     figure("GFLOP/s", "gflops"),
     percent("of peak", "share"),
+    percent("extra", "extraShare"),
     figure("best", "isBest"),
     peerFigure("ort-web", "onnxruntime-web"),
     ratio("ratio", "onnxruntime-web"),

@@ -14,10 +14,12 @@ import { openPeers } from "./peers/peers.ts";
 /** Options with a word or number behind them; each benchmark says in its list which it reads. */
 const words = ["tier", "samples", "ids", "T", "heads", "key", "value", "threads", "pass", "python"] as const;
 
+type Tier = "auto" | "a" | "b" | "c";
+
 const benches = Object.values(all) as readonly Bench[];
 
 /** The device of a benchmark on one thread, and on two where the machine has two cores. */
-async function openDevices(tier: "auto" | "a" | "b" | "c"): Promise<Map<number, Device>> {
+async function openDevices(tier: Tier): Promise<Map<number, Device>> {
   const devices = new Map<number, Device>();
   for (const threads of availableParallelism() > 1 ? [1, 2] : [1]) {
     devices.set(threads, await openWasm({ threads, tier }));
@@ -96,9 +98,11 @@ async function main(): Promise<void> {
     process.exitCode = positionals.length === 0 ? 0 : 1;
     return;
   }
-  const devices = await openDevices((values.tier ?? "auto") as "auto" | "a" | "b" | "c");
+  const tier = (values.tier ?? "auto") as Tier;
+  const devices = await openDevices(tier);
   const measure = { samples: Number(values.samples ?? 15) };
-  const context: Context = { devices, peak: peakMeter(), peers: openPeers(), measure, options: values };
+  const open = (threads: number): Promise<Device> => openWasm({ threads, tier });
+  const context: Context = { devices, open, peak: peakMeter(), peers: openPeers(), measure, options: values };
   try {
     await run(bench, context, values.json ?? false);
   } finally {

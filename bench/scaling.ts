@@ -1,4 +1,3 @@
-import type { Device } from "../src/device/index.ts";
 import { isLinnetError } from "../src/errors.ts";
 import type { Form, Mechanism } from "../src/mechanisms/mechanism.ts";
 import { type Bench, type Context, figure, numbers, type Row } from "./bench.ts";
@@ -20,7 +19,6 @@ export function longForm(mechanism: Mechanism): Form | undefined {
 
 async function point(
   context: Context,
-  device: Device,
   mechanism: Mechanism,
   T: number,
   pass: "forward" | "backward",
@@ -28,18 +26,27 @@ async function point(
   const form = longForm(mechanism);
   if (form === undefined) return undefined;
   const sizes = { T, H: 8, K: 64, V: 64 };
-  const inputs = benchInputs(mechanism, device, sizes, pass === "backward");
+  const threads = Math.max(...context.devices.keys());
+  const device = await context.open(threads);
   try {
+    const inputs = benchInputs(mechanism, device, sizes, pass === "backward");
     const run = runOf(form, inputs, device, pass);
     const [timing] = await interleave([local(mechanism.id, run)], context.measure);
-    const { persistent, reserved } = device.info().bytes;
-    const row = { name: mechanism.id, id: mechanism.id, pass, T, usPerToken: (timing!.best * 1e6) / T };
-    return { ...row, peakBytes: reserved, persistentBytes: persistent };
+    const { persistent, peak } = device.info().bytes;
+    const row = {
+      name: mechanism.id,
+      id: mechanism.id,
+      pass,
+      T,
+      threads,
+      usPerToken: (timing!.best * 1e6) / T,
+    };
+    return { ...row, peakBytes: peak, persistentBytes: persistent };
   } catch (error) {
     if (isLinnetError(error) && error.code === "E_OUT_OF_MEMORY") return undefined;
     throw error;
   } finally {
-    for (const input of Object.values(inputs)) input?.dispose();
+    device.close();
   }
 }
 
@@ -58,13 +65,12 @@ export const scalingBench: Bench = {
   async *run(context) {
     const ids = context.options["ids"]?.split(",") ?? usual;
     const passes = (context.options["pass"]?.split(",") ?? ["forward"]) as ("forward" | "backward")[];
-    const device = context.devices.get(Math.max(...context.devices.keys()))!;
     for (const mechanism of candidates.filter(({ id }) => ids.includes(id))) {
       for (const pass of passes) {
         for (const T of numbers(context.options["T"], lengths)) {
           // Softmax costs T²: beyond this a point would take minutes.
           if (!mechanism.traits.constantState && T > 16_384) continue;
-          const row = await point(context, device, mechanism, T, pass);
+          const row = await point(context, mechanism, T, pass);
           if (row !== undefined) yield row;
         }
       }
@@ -82,17 +88,16 @@ export const crossoverBench: Bench = {
     if (softmax === undefined) return;
     const ids = context.options["ids"]?.split(",");
     const passes = (context.options["pass"]?.split(",") ?? ["forward"]) as ("forward" | "backward")[];
-    const device = context.devices.get(Math.max(...context.devices.keys()))!;
     for (const pass of passes) {
       const rates = new Map<number, number>();
       for (const T of [32, 64, 128, 256, 512, 1024, 2048]) {
-        rates.set(T, Number((await point(context, device, softmax, T, pass))?.["usPerToken"]));
+        rates.set(T, Number((await point(context, softmax, T, pass))?.["usPerToken"]));
       }
       for (const mechanism of candidates) {
         if (!mechanism.traits.constantState || (ids !== undefined && !ids.includes(mechanism.id))) continue;
         let crossoverT: number | undefined;
         for (const [T, rate] of rates) {
-          const row = await point(context, device, mechanism, T, pass);
+          const row = await point(context, mechanism, T, pass);
           if (row === undefined || !(Number(row["usPerToken"]) < rate)) continue;
           crossoverT = T;
           break;

@@ -13,9 +13,6 @@ const modules: Readonly<Record<string, string>> = {
   "@jax-js/jax": "jax",
 };
 
-/** Threads of a peer go on spinning for a moment after a call; nobody else is timed before they sleep. */
-const settleMilliseconds = 5;
-
 /** The peers of a run: each in its own process per thread count, started when first needed. */
 export interface Peers {
   /** Names of those that are not installed. */
@@ -51,10 +48,9 @@ export function openPeers(): Peers {
     const sample = async (repetitions: number): Promise<number> => {
       const result = await ask(child, { repetitions });
       if (!("seconds" in result)) throw new Error(`${name}: ${JSON.stringify(result)}`);
-      await new Promise((resolve) => setTimeout(resolve, settleMilliseconds));
       return result.seconds;
     };
-    return { name, sample };
+    return { name, foreign: true, sample };
   };
   const close = (): void => {
     for (const child of children.values()) child.disconnect();

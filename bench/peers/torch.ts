@@ -45,6 +45,7 @@ export function openTorch(python: string | undefined): TorchPeer | undefined {
       if (!ready) return undefined;
       return {
         name: "pytorch",
+        foreign: true,
         sample: async (repetitions) => {
           const { seconds, error } = await ask({ repetitions });
           if (typeof seconds !== "number") throw new Error(`pytorch: ${String(error)}`);

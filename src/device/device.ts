@@ -66,6 +66,8 @@ export interface DeviceInfo {
     readonly persistent: number;
     /** Held inside scopes at this moment. */
     readonly scoped: number;
+    /** Most that was taken at one time, the threads' workspace and what waits to be taken again included. */
+    readonly peak: number;
     /** Reserved from the system, in use or not. */
     readonly reserved: number;
     readonly limit: number;

@@ -39,6 +39,7 @@ test("host scopes end what they hold and keep what is kept", () => {
   assert.deepEqual(device.info().bytes, {
     persistent: 16,
     scoped: 0,
+    peak: 48,
     reserved: 16,
     limit: Number.POSITIVE_INFINITY,
   });

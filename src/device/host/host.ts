@@ -78,6 +78,7 @@ class HostDevice implements Device {
   );
   #persistentBytes = 0;
   #scopedBytes = 0;
+  #peakBytes = 0;
   #dispatches = 0;
   #allocations = 0;
   #closed = false;
@@ -110,6 +111,7 @@ class HostDevice implements Device {
       scope.storages.add(storage);
       this.#scopedBytes += byteLength(storage);
     }
+    this.#peakBytes = Math.max(this.#peakBytes, this.#persistentBytes + this.#scopedBytes);
     return storage;
   }
 
@@ -214,7 +216,13 @@ class HostDevice implements Device {
       kind: this.kind,
       tier: undefined,
       threads: 1,
-      bytes: { persistent, scoped, reserved: persistent + scoped, limit: Number.POSITIVE_INFINITY },
+      bytes: {
+        persistent,
+        scoped,
+        peak: this.#peakBytes,
+        reserved: persistent + scoped,
+        limit: Number.POSITIVE_INFINITY,
+      },
       dispatches: this.#dispatches,
       allocations: this.#allocations,
       notes: ["the host device runs plain loops: it is there to check the others, not to be fast"],

@@ -60,6 +60,8 @@ export class Heap {
   takes = 0;
   /** Bytes taken at this moment. */
   used = 0;
+  /** Most bytes taken at one time. */
+  peak = 0;
 
   constructor(start: number, end: number, ground: Ground) {
     this.#ground = ground;
@@ -83,6 +85,7 @@ export class Heap {
     this.#split(block, wanted);
     this.takes++;
     this.used += block.bytes;
+    if (this.used > this.peak) this.peak = this.used;
     return block;
   }
 

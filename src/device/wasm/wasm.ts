@@ -144,6 +144,7 @@ export class WasmDevice implements Device {
       bytes: {
         persistent: store.persistentBytes,
         scoped: store.scopedBytes,
+        peak: store.heap.peak,
         reserved: store.buffer.byteLength,
         limit: store.limit,
       },
@@ -156,7 +157,7 @@ export class WasmDevice implements Device {
   close(): void {
     const store = this.#store;
     if (store === undefined) return;
-    const bytes = { persistent: 0, scoped: 0, reserved: 0, limit: store.limit };
+    const bytes = { persistent: 0, scoped: 0, peak: store.heap.peak, reserved: 0, limit: store.limit };
     this.#last = { ...this.info(), threads: 0, bytes, notes: ["this device is closed"] };
     this.#executor?.pool?.close();
     store.close();
