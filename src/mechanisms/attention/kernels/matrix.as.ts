@@ -1,8 +1,9 @@
 // Attention with its whole matrix of weights in memory.
 import { gemmBlock } from "../../../device/wasm/kernels/generated/tile.as";
+import { finiteRows } from "../../../device/wasm/kernels/finite.as";
 import { exp1, exp4 } from "../../../device/wasm/kernels/math.as";
 import { Job, rowsAt } from "./job.as";
-import { clear, keyAllowed, keyBegin, keyEnd, openTile, packTransposed, padded, Tile, TILE_BYTES } from "./tile.as";
+import { clear, keyAllowed, keyBegin, keyEnd, openTile, packTransposed, padded, seesAll, Tile, TILE_BYTES } from "./tile.as";
 
 // One unit is one query tile of one head.
 export function attention_matrix_forward(args: usize, begin: i32, end: i32, scratch: usize): void {
@@ -102,6 +103,20 @@ function addAll(job: Job, tile: Tile, weights: usize, values: usize): void {
       v = values;
       vRow = row;
     }
-    gemmBlock(tile.count, job.valueWidth, keys, weights + (<usize>from << 2), <usize>job.keyTime << 2, 4, v, vRow, o, <usize>job.outputToken << 2, from > 0 ? 1 : 0);
+    const mode = from > 0 ? 1 : 0;
+    const rows = weights + (<usize>from << 2);
+    if (seesAll(job, tile, 0, tile.count - 1, from, from + keys) || finiteRows(v, vRow, keys, job.valueWidth))
+      gemmBlock(tile.count, job.valueWidth, keys, rows, <usize>job.keyTime << 2, 4, v, vRow, o, <usize>job.outputToken << 2, mode);
+    else addSeen(job, tile, rows, v, vRow, o, from, from + keys, mode);
+  }
+}
+
+/** The same sums query after query, over the keys that each sees: 0 times a value may be no 0. */
+function addSeen(job: Job, tile: Tile, weights: usize, v: usize, vRow: usize, o: usize, from: i32, to: i32, mode: i32): void {
+  for (let i = 0; i < tile.count; i++) {
+    const first = min(to, max(from, keyBegin(job, tile, i)));
+    const last = max(first, min(to, keyEnd(job, tile, i)));
+    const row = weights + (<usize>(i * job.keyTime + first - from) << 2);
+    gemmBlock(1, job.valueWidth, last - first, row, 0, 4, v + <usize>(first - from) * vRow, vRow, o + (<usize>(i * job.outputToken) << 2), 0, mode);
   }
 }

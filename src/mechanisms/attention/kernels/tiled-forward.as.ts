@@ -1,4 +1,5 @@
 import { gemmBlock } from "../../../device/wasm/kernels/generated/tile.as";
+import { finiteRows } from "../../../device/wasm/kernels/finite.as";
 import { exp4, storeExp8 } from "../../../device/wasm/kernels/math.as";
 import { Job, rowsAt } from "./job.as";
 import { keyBegin, keyEnd, openKeys, openScratch, openTile, packQueries, PANEL, scorePanel, stripBytes, Tile, unpackStrips } from "./tile.as";
@@ -62,7 +63,31 @@ function forwardPanel(job: Job, tile: Tile, running: Running, origin: i32, from:
   const outputs = running.outputs + at * job.valueWidth;
   if (weigh(s, tile.wide, to - from, running.max + at, running.sum + at, running.factor + at))
     rescale(outputs, tile.wide, job.valueWidth, running.factor + at);
-  gemmBlock(job.valueWidth, PANEL, to - from, tile.valueRows + <usize>(from - origin) * tile.valueRow, 4, tile.valueRow, s, tile.wide, outputs, tile.wide, 1);
+  const values = tile.valueRows + <usize>(from - origin) * tile.valueRow;
+  if (mayMix(job, tile, values, from, to, column))
+    gemmBlock(job.valueWidth, PANEL, to - from, values, 4, tile.valueRow, s, tile.wide, outputs, tile.wide, 1);
+  else addSeen(job, tile, s, values, outputs, from, to, column);
+}
+
+/** Whether keys that only some queries of a panel see may weigh 0 for the others: not where 0 times a value is no 0. */
+function mayMix(job: Job, tile: Tile, values: usize, from: i32, to: i32, column: i32): bool {
+  const first = min(to, keyBegin(job, tile, column + PANEL - 1));
+  const last = max(from, keyEnd(job, tile, column));
+  return finiteRows(values, tile.valueRow, first - from, job.valueWidth)
+    && finiteRows(values + <usize>(last - from) * tile.valueRow, tile.valueRow, to - last, job.valueWidth);
+}
+
+/** The same sums key after key, each for the queries that see it. */
+function addSeen(job: Job, tile: Tile, s: usize, values: usize, outputs: usize, from: i32, to: i32, column: i32): void {
+  const position = tile.first + tile.shift + column;
+  for (let j = from; j < to; j++) {
+    const first = job.causal ? max(0, j - position) : 0;
+    const last = job.window > 0 ? min(PANEL, j - position + job.window) : PANEL;
+    const at = <usize>first << 2;
+    if (first < last) gemmBlock(job.valueWidth, last - first, 1, values, 4, tile.valueRow, s + at, tile.wide, outputs + at, tile.wide, 1);
+    s += tile.wide;
+    values += tile.valueRow;
+  }
 }
 
 /**

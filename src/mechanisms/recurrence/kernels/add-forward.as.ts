@@ -1,5 +1,6 @@
 // Chunkwise forward of S <- decay S + k vᵀ, o = scale Sᵀq, with or without the normaliser. Inside a chunk the scores of
 // its rows against each other, between chunks the state.
+import { finiteRows } from "../../../device/wasm/kernels/finite.as";
 import {
   gemmBlock, gemmLower, gemmLowerLeft, transposeBlock,
 } from "../../../device/wasm/kernels/generated/tile.as";
@@ -128,6 +129,14 @@ function normalize(f: Forward, k: usize, kRow: usize): void {
   for (let i: i32 = 0; i < f.rows; i++) accumulateRow(f.normalizer, k + <usize>i * kRow, width);
 }
 
+/** The same product row after row, each over what it sees: 0 times a value may be no 0. */
+function readEach(f: Forward): void {
+  for (let i: i32 = 0; i < f.rows; i++) {
+    const read = f.reads + <usize>i * f.readRow;
+    gemmBlock(1, f.columns, f.keyWidth + i + 1, read, f.readRow, 4, f.state, f.stateRow, f.o + <usize>i * f.oRow, f.oRow, 0);
+  }
+}
+
 /**
  * [Q | P] [S; V] is one product: the state and the chunk's own rows in one chain per element. Rows are copied on the way:
  * where operands lie a power of two apart they would push each other out of the first cache.
@@ -146,7 +155,9 @@ function forwardChunk(f: Forward): void {
   }
   loadRows(f.values, f.stateRow, f.v, f.vRow, rows, f.columns);
   if (f.flags & NORMALIZE) normalize(f, k, kRow);
-  gemmLowerLeft(rows, f.columns, width + rows, f.reads, f.readRow, 4, f.state, f.stateRow, f.o, f.oRow, 0);
+  if (finiteRows(f.values, 0, 1, rows * padded(f.columns)))
+    gemmLowerLeft(rows, f.columns, width + rows, f.reads, f.readRow, 4, f.state, f.stateRow, f.o, f.oRow, 0);
+  else readEach(f);
   decayRows(f, f.state, f.stateRow);
   gemmBlock(width, f.columns, rows, k, 4, kRow, f.values, f.stateRow, f.state, f.stateRow, 1);
 }

@@ -4,7 +4,7 @@ import { finiteDifferencesCheck, fullGradientsCheck, gradientsCheck } from "./gr
 import { batchCheck, determinismCheck, headsCheck, leaksCheck, threadsCheck } from "./independence.ts";
 import { reductionsCheck } from "./reductions.ts";
 import { refusalsCheck } from "./refusals.ts";
-import { carryCheck, packingCheck, paddingCheck, prefixCheck } from "./streaming.ts";
+import { carryCheck, futureCheck, packingCheck, paddingCheck, prefixCheck } from "./streaming.ts";
 import { chunksCheck, doubleCheck, driftCheck, fullCheck, oddSizesCheck, valuesCheck } from "./values.ts";
 
 /** Every check, in the order they run. */
@@ -16,6 +16,7 @@ export const checks: readonly Check[] = [
   chunksCheck,
   carryCheck,
   prefixCheck,
+  futureCheck,
   packingCheck,
   paddingCheck,
   batchCheck,

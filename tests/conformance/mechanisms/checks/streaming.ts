@@ -90,6 +90,29 @@ export const prefixCheck: Check = {
   },
 };
 
+export const futureCheck: Check = {
+  name: "future",
+  sentence: "Not even a NaN that follows reaches a prefix: nothing of the future is multiplied by 0.",
+  applies: ({ mechanism }) => mechanism.traits.prefixExact === true,
+  async run({ mechanism, form, target }) {
+    const device = await target.open(1);
+    // Longer than a tile of queries, so that tiles on the diagonal and before it are both there.
+    const sizes = { ...usual, T: 75 };
+    const inputs = draw(mechanism, sizes);
+    const whole = evaluate(device, form, inputs, usualCall(mechanism));
+    for (const count of [1, 16, 20, 66]) {
+      const changed = mapInputs(inputs, (values, name) => {
+        if (!hasTime(mechanism, name)) return values;
+        const inner = values.data.length / (sizes["B"]! * sizes["T"]!);
+        const isLater = (at: number): boolean => Math.floor(at / inner) % sizes["T"]! >= count;
+        return mapValues(values, (value, at) => (isLater(at) ? Number.NaN : value));
+      });
+      const got = evaluate(device, form, changed, usualCall(mechanism));
+      assert.deepEqual(firstTokens(got, count), firstTokens(whole, count), `NaN after ${count}`);
+    }
+  },
+};
+
 const borders = [0, 0, 9, 10, 31, 37] as const;
 
 export const packingCheck: Check = {
