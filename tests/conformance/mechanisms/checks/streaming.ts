@@ -97,14 +97,14 @@ export const futureCheck: Check = {
   async run({ mechanism, form, target }) {
     const device = await target.open(1);
     // Longer than a tile of queries, so that tiles on the diagonal and before it are both there.
-    const sizes = { ...usual, T: 75 };
-    const inputs = draw(mechanism, sizes);
+    const T = 75;
+    const inputs = draw(mechanism, { ...usual, T });
     const whole = evaluate(device, form, inputs, usualCall(mechanism));
     for (const count of [1, 16, 20, 66]) {
       const changed = mapInputs(inputs, (values, name) => {
         if (!hasTime(mechanism, name)) return values;
-        const inner = values.data.length / (sizes["B"]! * sizes["T"]!);
-        const isLater = (at: number): boolean => Math.floor(at / inner) % sizes["T"]! >= count;
+        const inner = values.data.length / (usual["B"]! * T);
+        const isLater = (at: number): boolean => Math.floor(at / inner) % T >= count;
         return mapValues(values, (value, at) => (isLater(at) ? Number.NaN : value));
       });
       const got = evaluate(device, form, changed, usualCall(mechanism));
