@@ -1,5 +1,6 @@
 /** The blocks of a model and the way through them: what encoders and decoders have in common. */
 import { recompute } from "../autograd/recompute.ts";
+import { scope } from "../autograd/scope.ts";
 import { isRecording } from "../autograd/tape.ts";
 import type { Tensor } from "../autograd/tensor.ts";
 import type { LayerContext, LayerState } from "../mechanisms/layer.ts";
@@ -91,12 +92,23 @@ function run(blocks: readonly Block[], x: Tensor, { states, recompute: again, ..
       ...(states === undefined ? {} : { state: states[i]! }),
       ...(passage.random && { random: passage.random.fork(`${passage.random.stream} block ${i}`) }),
     };
-    const passed = again && isRecording() ? runAgain(block, hidden, context) : block.forward(hidden, context);
+    const passed = passThrough(block, hidden, context, again ?? false);
     hidden = passed.x;
     if (passed.balance !== undefined)
       balance = balance === undefined ? passed.balance : add(balance, passed.balance);
   }
   return { x: hidden, balance };
+}
+
+/** Elements from which on what a block leaves behind is worth giving back before the next one. */
+const worthReleasing = 2 ** 17;
+
+function passThrough(block: Block, x: Tensor, context: LayerContext, again: boolean): Passed {
+  if (isRecording()) return again ? runAgain(block, x, context) : block.forward(x, context);
+  // Without a record nothing inside a block is needed after it: the next block finds the same memory, still warm.
+  return x.size < worthReleasing
+    ? block.forward(x, context)
+    : scope(x.device, () => block.forward(x, context));
 }
 
 /** The same block, kept as its inputs alone. Both runs draw the same random numbers. */

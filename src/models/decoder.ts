@@ -7,6 +7,7 @@ import { Linear } from "../nn/linear.ts";
 import { Module } from "../nn/module.ts";
 import { type Norm, norm } from "../nn/norm.ts";
 import { Positions } from "../nn/positions.ts";
+import { add } from "../ops/arithmetic/index.ts";
 import { crossEntropy } from "../ops/cross-entropy/index.ts";
 import { embedding } from "../ops/embedding/index.ts";
 import { matmul } from "../ops/matmul/index.ts";
@@ -33,6 +34,8 @@ export interface ModelContext {
   readonly memory?: Tensor;
   /** int32 `[B, Tm]`, 1 for tokens of the memory and 0 for its padding. */
   readonly memoryMask?: Tensor;
+  /** Added to the embeddings of the tokens, `[B, T, D]`. */
+  readonly beside?: Tensor;
   /** Logits of every sequence's last token only. */
   readonly lastOnly?: boolean;
   /** Each layer keeps its input alone and computes the rest again in the backward pass. */
@@ -96,20 +99,24 @@ export class Decoder extends Module {
    * every sequence, `[B, 1, vocabulary]`.
    */
   forward(tokens: Tensor, context: ModelContext = {}): { logits: Tensor; balance: Tensor | undefined } {
+    const { features, balance } = this.features(tokens, context);
+    return { logits: this.output(features), balance };
+  }
+
+  /** What the output layer sees of the same call: `[B, T, D]`, or `[B, 1, D]` with `lastOnly`, and the balance loss. */
+  features(tokens: Tensor, context: ModelContext = {}): { features: Tensor; balance: Tensor | undefined } {
     this.checkMemory(context);
-    const { state, training = false, lastOnly, ...rest } = context;
+    const { state, training = false, lastOnly, beside, ...rest } = context;
     const states = state?.states.view(state.slots, tokens.shape[1]!);
     const places = placesOf(who, tokens, context, states?.[0]?.seen);
-    const embedded = this.positions.forward(this.embedding.forward(tokens), places.positions);
+    const own = this.embedding.forward(tokens);
+    const embedded = this.positions.forward(beside === undefined ? own : add(own, beside), places.positions);
     const { x, balance } = throughBlocks(who, this.blocks, embedded, {
       ...rest,
       ...{ training, causal: true, states },
     });
     if (state !== undefined) state.states.advance(state.slots, places.counts);
-    return {
-      logits: this.output(this.norm.forward(lastOnly ? lastOf(x, context, places.last) : x)),
-      balance,
-    };
+    return { features: this.norm.forward(lastOnly ? lastOf(x, context, places.last) : x), balance };
   }
 
   /**

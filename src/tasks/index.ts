@@ -7,4 +7,6 @@ export {
   compare,
   summarize,
 } from "./comparison/experiment.ts";
+export * from "./headline/index.ts";
+export * from "./image-generation/index.ts";
 export { languageModelling, scoreText } from "./language-modelling/index.ts";

@@ -18,6 +18,8 @@ import { type DeviceOptions, describeDevice, openDevice } from "../device.ts";
 import { withInterrupt } from "../exit.ts";
 import { deviceFlags, positiveInteger } from "../flags.ts";
 import { freeFolder } from "../folder.ts";
+import { experimentHeadline } from "./experiment-headline.ts";
+import { experimentImages } from "./experiment-images.ts";
 
 interface Options extends DeviceOptions {
   readonly preset: string;
@@ -32,9 +34,10 @@ const comparisons: readonly Comparison[] = Object.values(all);
 /** `linnet experiment`: several mechanisms under one budget. */
 export function experiment(program: Command): void {
   const list = comparisons.map(({ id, title }) => `  ${id.padEnd(10)} ${title}`).join("\n");
-  deviceFlags(
+  const command = deviceFlags(
     program
       .command("experiment")
+      .enablePositionalOptions()
       .description("Train several mechanisms on one task under one budget and compare them.")
       .argument("<name>", comparisons.map((comparison) => comparison.id).join(", "))
       .option("--preset <name>", "quick, or paper for the published setting", "quick")
@@ -47,6 +50,8 @@ export function experiment(program: Command): void {
         `\nExperiments:\n${list}\n\nExample:\n  linnet experiment mqar --preset quick --seeds 3`,
       ),
   ).action((name: string, options: Options) => withInterrupt((signal) => run(name, options, signal)));
+  experimentImages(command);
+  experimentHeadline(command);
 }
 
 async function run(name: string, options: Options, signal: AbortSignal): Promise<void> {

@@ -1,3 +1,4 @@
+import { isRecording } from "../../autograd/tape.ts";
 import type { Tensor } from "../../autograd/tensor.ts";
 import { ConfigError, ShapeError } from "../../errors.ts";
 import { Linear } from "../../nn/linear.ts";
@@ -8,7 +9,8 @@ import { multiply } from "../../ops/arithmetic/index.ts";
 import { split } from "../../ops/split/index.ts";
 import type { CacheSlabs } from "../attention/cache.ts";
 import { type AttentionLayerSizes, attentionSizes } from "../attention/layer-sizes.ts";
-import { attendStream } from "../attention/stream-attention.ts";
+import { attentionByMatrix } from "../attention/matrix-op.ts";
+import { attendStream, type StreamInputs } from "../attention/stream-attention.ts";
 import { Layer, type LayerContext, type LayerOptions, type StateSpec } from "../layer.ts";
 import { checkOptions } from "../recurrence/recurrent-layer.ts";
 import { fromHeads, Stream, toHeads } from "../recurrence/stream.ts";
@@ -27,13 +29,17 @@ export interface SoftmaxLayerOptions extends LayerOptions {
   readonly window?: number;
   /** Multiplies q·k; K^-½ unless given. */
   readonly scale?: number;
-  /** `cache` keeps keys and values of what was seen; `stateless` carries nothing, so that every token costs the prefix. */
-  readonly decoding?: "cache" | "stateless";
+  /**
+   * `cache` keeps keys and values of what was seen; `stateless` carries nothing, so that every token costs the prefix;
+   * `matrix` does so with the whole T×T matrix of weights in memory, as papers timed softmax.
+   */
+  readonly decoding?: "cache" | "stateless" | "matrix";
   /** Width of the memory that cross-attention reads; `width` unless given. */
   readonly memoryWidth?: number;
 }
 
 const who = "softmax";
+const decodings = ["cache", "stateless", "matrix"];
 
 /**
  * The layer of exact attention (arXiv 1706.03762, section 3.2.2): multi-head, grouped queries (arXiv 2305.13245), and the
@@ -54,6 +60,7 @@ export class SoftmaxLayer extends Layer {
   readonly oProj: Linear;
   readonly #rotary: Rotary | undefined;
   readonly #gated: boolean;
+  readonly #byMatrix: boolean;
   readonly #choices: { readonly window: number | undefined; readonly scale: number | undefined };
 
   constructor(options: SoftmaxLayerOptions) {
@@ -66,11 +73,12 @@ export class SoftmaxLayer extends Layer {
     const { D, HQ, HKV, K, V } = this.sizes;
     const { bias = false, gated = false, memoryWidth = D, rotary } = options;
     this.stateSpec =
-      options.decoding === "stateless"
+      options.decoding === "stateless" || options.decoding === "matrix"
         ? {}
         : { key: { shape: [0, HKV, K], cache: true }, value: { shape: [0, HKV, V], cache: true } };
     this.#gated = gated;
     this.#choices = { window: options.window, scale: options.scale };
+    this.#byMatrix = options.decoding === "matrix";
     this.#rotary = rotary && new Rotary({ width: rotary.width ?? K, base: rotary.base ?? 10_000 });
     const normOptions = { eps: options.normEps ?? 1e-5, zeroCentered: options.zeroCentered ?? false };
     const normed = options.queryKeyNorm ?? false;
@@ -113,8 +121,18 @@ export class SoftmaxLayer extends Layer {
       k = this.#rotary.forward(k, positions, last);
     }
     const slabs = (): CacheSlabs => ({ keys: state!.parts["key"]!, values: state!.parts["value"]! });
-    const o = attendStream(stream, slabs, { q, k, v }, this.#choices);
+    const o = this.#byMatrix
+      ? this.attendWhole(context, { q, k, v })
+      : attendStream(stream, slabs, { q, k, v }, this.#choices);
     return this.oProj.forward(fromHeads(gate === undefined ? o : multiply(o, sigmoid(gate))));
+  }
+
+  private attendWhole({ cuSeqlens, causal, memory, memoryMask }: LayerContext, inputs: StreamInputs): Tensor {
+    const options = { ...this.#choices, causal: causal && memory === undefined };
+    const { output, weights } = attentionByMatrix({ ...inputs, cuSeqlens, mask: memoryMask }, options);
+    // The largest tensor of the layer by far: without a record nobody looks at it again.
+    if (!isRecording()) weights.dispose();
+    return output;
   }
 }
 
@@ -125,7 +143,7 @@ function checkChoices({ window, decoding }: SoftmaxLayerOptions): void {
       "A window of 1 is a token that sees only itself; leave it out to see everything.",
     );
   }
-  if (decoding !== undefined && decoding !== "cache" && decoding !== "stateless") {
-    throw new ConfigError(`[${who}] decoding: expected cache or stateless, got ${String(decoding)}`);
+  if (decoding !== undefined && !decodings.includes(decoding)) {
+    throw new ConfigError(`[${who}] decoding: expected ${decodings.join(", ")}, got ${String(decoding)}`);
   }
 }

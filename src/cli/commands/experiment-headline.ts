@@ -1,0 +1,114 @@
+import { cpus } from "node:os";
+import type { Command } from "commander";
+import { formatBytes, table } from "../../report/table.ts";
+import {
+  type HeadlineRow,
+  headline,
+  headlineMemory,
+  headlineMethods,
+  headlineModels,
+  type MachineLimits,
+} from "../../tasks/headline/index.ts";
+import { type DeviceOptions, describeDevice, openDevice } from "../device.ts";
+import { withInterrupt } from "../exit.ts";
+import { deviceFlags, finiteNumber, positiveInteger } from "../flags.ts";
+
+interface Options extends DeviceOptions {
+  readonly models?: string;
+  readonly methods?: string;
+  readonly memory: number;
+  readonly wholeSeconds: number;
+  readonly json?: boolean;
+}
+
+/** `linnet experiment headline`: images a second of linear attention and of what it replaces. */
+export function experimentHeadline(experiment: Command): void {
+  const models = headlineModels.map(({ name }) => name).join(", ");
+  const methods = headlineMethods.map(({ id }) => id).join(", ");
+  deviceFlags(
+    experiment
+      .command("headline")
+      .description('Images a second at the two models of "Transformers are RNNs", every method at its best.')
+      .option("--models <names>", `some of ${models}, parted by commas`)
+      .option("--methods <names>", `some of ${methods}, parted by commas`)
+      .option(
+        "--memory <MiB>",
+        "what the images of one method may take beside its weights",
+        positiveInteger,
+        headlineMemory / 2 ** 20,
+      )
+      .option("--whole-seconds <number>", "longest run that makes whole images", finiteNumber, 20)
+      .option("--json", "print JSON")
+      .addHelpText(
+        "after",
+        "\nThe paper's models have random weights here: speed does not depend on them.\n\nExample:\n  linnet experiment headline --models grey",
+      ),
+  ).action((options: Options) => withInterrupt((signal) => run(options, signal)));
+}
+
+async function run(options: Options, signal: AbortSignal): Promise<void> {
+  const say = options.json ? (text: string) => void process.stderr.write(`${text}\n`) : console.log;
+  const device = await openDevice(options);
+  const memory = options.memory * 2 ** 20;
+  const rows: HeadlineRow[] = [];
+  let machine: MachineLimits | undefined;
+  try {
+    say(`${describeDevice(device)}\nmemory limit of the images of one method: ${formatBytes(memory)}`);
+    for await (const row of headline(device, {
+      ...{ memory, wholeSeconds: options.wholeSeconds, signal },
+      ...(options.models === undefined ? {} : { models: options.models.split(",") }),
+      ...(options.methods === undefined ? {} : { methods: options.methods.split(",") }),
+      onLimits: (limits) => {
+        machine = limits;
+        say(
+          `peak ${(limits.operationsPerSecond / 1e9).toFixed(1)} GFLOP/s, memory read at ${(limits.bytesPerSecond / 1e9).toFixed(1)} GB/s\n`,
+        );
+      },
+      onStart: (model, method) => void process.stderr.write(`measuring ${model}, ${method}\n`),
+    })) {
+      rows.push(row);
+    }
+    if (options.json) {
+      const { tier, threads } = device.info();
+      const cpu = cpus()[0]?.model.trim() ?? "unknown";
+      const about = { cpu, node: process.versions.node, tier, threads, memory, ...machine };
+      console.log(JSON.stringify({ experiment: "headline", machine: about, rows }, null, 2));
+    } else console.log(`\n${tableOf(rows)}\n\n${paperLine(rows)}`);
+  } finally {
+    device.close();
+  }
+}
+
+function tableOf(rows: readonly HeadlineRow[]): string {
+  return table(rows, [
+    { title: "model", value: (row) => `${row.model} ${row.shape.join("×")}` },
+    {
+      title: "method",
+      value: (row) => headlineMethods.find(({ id }) => id === row.method)!.title,
+    },
+    { title: "images/s", value: (row) => row.imagesPerSecond.toPrecision(3), align: "right" },
+    { title: "linear is × faster", value: (row) => ratioText(row.ratio), align: "right" },
+    { title: "of floor", value: (row) => `${Math.round(100 * row.floorShare)} %`, align: "right" },
+    { title: "bytes an image", value: (row) => formatBytes(row.bytesPerImage), align: "right" },
+    { title: "at once", value: (row) => row.batch },
+    { title: "measured", value: (row) => row.measured },
+    { title: "paper images/s", value: (row) => row.paper ?? "", align: "right" },
+  ]);
+}
+
+function ratioText(ratio: number): string {
+  return ratio >= 100 ? String(Math.round(ratio)) : ratio.toPrecision(3);
+}
+
+/** What the paper found, on its own machine, beside the row that does what it timed. */
+function paperLine(rows: readonly HeadlineRow[]): string {
+  return headlineModels
+    .flatMap(({ name, paper }) => {
+      const own = rows.find((row) => row.model === name && row.method === "softmax-matrix");
+      if (own === undefined) return [];
+      return [
+        `${name}: ${ratioText(own.ratio)} times the whole matrix here, ${paper["ratio"]} times in the paper`,
+      ];
+    })
+    .join("\n");
+}

@@ -1,0 +1,72 @@
+/** Images a second of linear attention beside what it replaces, on the two models of "Transformers are RNNs". */
+import type { Device } from "../../device/device.ts";
+import { ConfigError } from "../../errors.ts";
+import { type MachineLimits, measureLimits } from "./machine.ts";
+import { type HeadlineRow, measureMethod } from "./measure.ts";
+import { headlineMethods, headlineModels } from "./methods.ts";
+
+export type { MachineLimits } from "./machine.ts";
+export type { HeadlineRow } from "./measure.ts";
+export { headlineMethods, headlineModels } from "./methods.ts";
+
+/** Options of `headline`. */
+export interface HeadlineOptions {
+  /** Bytes that one method may take beside its weights; 1 GiB unless given. */
+  readonly memory?: number;
+  /** Whole images are made where that takes at most so many seconds; 20 unless given. */
+  readonly wholeSeconds?: number;
+  /** Seconds spent at each position; 0.4 unless given. */
+  readonly positionSeconds?: number;
+  readonly models?: readonly string[];
+  readonly methods?: readonly string[];
+  readonly signal?: AbortSignal;
+  /** Called when the machine's limits are known. */
+  readonly onLimits?: (limits: MachineLimits) => void;
+  /** Called before a method is measured. */
+  readonly onStart?: (model: string, method: string) => void;
+}
+
+/** Bytes that one method may take beside its weights, where a call does not say. */
+export const headlineMemory = 2 ** 30;
+
+/**
+ * Measures every method on both models, each at its best batch size under a memory limit; linear comes first, and ratios
+ * are to it. What is slow is measured at several positions of an image and integrated.
+ *
+ * @throws ConfigError for a model or method that is not there; the signal's reason when it aborts.
+ */
+export async function* headline(device: Device, options: HeadlineOptions = {}): AsyncGenerator<HeadlineRow> {
+  const { memory = headlineMemory, wholeSeconds = 20, positionSeconds = 0.4, signal } = options;
+  const models = chosen(headlineModels, ({ name }) => name, "model", options.models);
+  const methods = chosen(headlineMethods, ({ id }) => id, "method", options.methods);
+  const machine = measureLimits(device);
+  options.onLimits?.(machine);
+  for (const model of models) {
+    let linear = Number.NaN;
+    for (const method of methods) {
+      options.onStart?.(model.name, method.id);
+      const row = await measureMethod(method, model, device, machine, {
+        ...{ memory, wholeSeconds, positionSeconds },
+        ...(signal === undefined ? {} : { signal }),
+      });
+      if (method === headlineMethods[0]) linear = row.imagesPerSecond;
+      yield { ...row, ratio: linear / row.imagesPerSecond };
+      // Lets signals in.
+      await new Promise((resolve) => setTimeout(resolve, 0));
+    }
+  }
+}
+
+function chosen<Item>(
+  items: readonly Item[],
+  nameOf: (item: Item) => string,
+  what: string,
+  names: readonly string[] | undefined,
+): readonly Item[] {
+  const known = items.map(nameOf);
+  const unknown = names?.find((name) => !known.includes(name));
+  if (unknown !== undefined) {
+    throw new ConfigError(`[headline] unknown ${what} "${unknown}": expected some of ${known.join(", ")}`);
+  }
+  return names === undefined ? items : items.filter((item) => names.includes(nameOf(item)));
+}

@@ -1,0 +1,210 @@
+import { scope } from "../../autograd/scope.ts";
+import { noGrad } from "../../autograd/tape.ts";
+import type { Device } from "../../device/device.ts";
+import { initialize } from "../../nn/module.ts";
+import { Random } from "../../tensor/random.ts";
+import { generateImages } from "../image-generation/generate.ts";
+import { valuesOf } from "../image-generation/images.ts";
+import { PixelModel } from "../image-generation/pixel-model.ts";
+import { pixelModelConfig } from "../image-generation/presets.ts";
+import type { MachineLimits } from "./machine.ts";
+import { type HeadlineMethod, type HeadlineModel, stepCost } from "./methods.ts";
+
+/** One method on one model. */
+export interface HeadlineRow {
+  readonly model: string;
+  /** Height, width, channels. */
+  readonly shape: readonly number[];
+  readonly method: string;
+  readonly imagesPerSecond: number;
+  /** How many times as fast linear is. */
+  readonly ratio: number;
+  /** Share of the floor: the larger of operations over the peak and bytes over the bandwidth. */
+  readonly floorShare: number;
+  /** Memory of one image beside the weights: its state at the end, or what a pass over its prefix takes. */
+  readonly bytesPerImage: number;
+  readonly measured: "whole" | "integrated";
+  /** Images made at once, the fastest number that fits. */
+  readonly batch: number;
+  /** Images a second in the paper, where it has the method. */
+  readonly paper?: number;
+}
+
+/** How long and how large. */
+export interface MeasureLimits {
+  /** Bytes that one method may take beside its weights. */
+  readonly memory: number;
+  /** Whole images are made where that takes at most so many seconds. */
+  readonly wholeSeconds: number;
+  /** Seconds spent at each position. */
+  readonly positionSeconds: number;
+  readonly signal?: AbortSignal;
+}
+
+/** Positions on [0, 1] and weights that integrate polynomials of degree 9 exactly (Gauss–Legendre, five points). */
+const nodes = [
+  [0.0469100770306681, 0.1184634425280946],
+  [0.2307653449471585, 0.2393143352496833],
+  [0.5, 0.2844444444444444],
+  [0.7692346550528415, 0.2393143352496833],
+  [0.953089922969332, 0.1184634425280946],
+] as const;
+
+const batches = [1, 2, 4, 8, 16, 32, 64, 128, 256];
+
+/** A model in place, fed with arbitrary values: time does not depend on what is drawn. */
+export class Rig {
+  readonly model: PixelModel;
+  readonly #device: Device;
+  readonly #method: HeadlineMethod;
+  readonly #total: number;
+
+  constructor(method: HeadlineMethod, { shape, sizes }: HeadlineModel, device: Device) {
+    this.model = new PixelModel(pixelModelConfig(method.mixer, sizes, shape));
+    initialize(this.model, device, new Random(1, "init"));
+    this.#device = device;
+    this.#method = method;
+    this.#total = valuesOf(shape);
+  }
+
+  /** Bytes of one image beside the weights. */
+  bytesPerImage(): number {
+    if (!this.#method.carries) return this.pass(this.#total, 1);
+    const states = this.model.decoder.createState(this.#device, 1);
+    const { bytesPerSequence, bytesPerToken } = states;
+    states.dispose();
+    return bytesPerSequence + bytesPerToken * this.#total;
+  }
+
+  /** Seconds of the step after `t` values for `batch` images, the fastest of those in `seconds`. */
+  step(t: number, batch: number, seconds: number): number {
+    if (!this.#method.carries) return fastest(() => this.pass(t, batch), seconds);
+    const states = this.model.decoder.createState(this.#device, batch);
+    const slots = Array.from({ length: batch }, (_, n) => n);
+    const tokens = new Int32Array(batch).fill(7);
+    // Positions are learned up to the end of an image, and a step moves on: each begins at the same place.
+    const run = (): void => {
+      for (const slot of slots) states.place(slot, Math.min(t, this.#total - 1));
+      scope(this.#device, () =>
+        noGrad(() =>
+          this.model.forward({ tokens, count: batch }, this.#device, { state: { states, slots } }),
+        ),
+      );
+    };
+    try {
+      return fastest(run, seconds);
+    } finally {
+      states.dispose();
+    }
+  }
+
+  /** Seconds of whole images, drawn as users draw them. */
+  async whole(batch: number, signal: AbortSignal | undefined): Promise<number> {
+    const began = performance.now();
+    await generateImages(this.model, this.#device, {
+      count: batch,
+      ...(signal === undefined ? {} : { signal }),
+    });
+    return (performance.now() - began) / 1000;
+  }
+
+  dispose(): void {
+    this.model.dispose();
+  }
+
+  /** One pass over the first `t` values; the bytes it held when it ended. */
+  private pass(t: number, batch: number): number {
+    const before = this.#device.info().bytes.scoped;
+    return scope(this.#device, () =>
+      noGrad(() => {
+        const tokens = new Int32Array(batch * t).fill(7);
+        this.model.forward({ tokens, count: batch }, this.#device, { lastOnly: true });
+        return this.#device.info().bytes.scoped - before;
+      }),
+    );
+  }
+}
+
+function fastest(run: () => void, seconds: number): number {
+  run();
+  let best = Number.POSITIVE_INFINITY;
+  const end = performance.now() + 1000 * seconds;
+  for (let n = 0; n < 2 || performance.now() < end; n++) {
+    const began = performance.now();
+    run();
+    best = Math.min(best, (performance.now() - began) / 1000);
+  }
+  return best;
+}
+
+/** The number of images at once that makes the middle step of an image cheapest. */
+function bestBatch(rig: Rig, total: number, limits: MeasureLimits, bytesPerImage: number): number {
+  let best = { batch: 1, each: Number.POSITIVE_INFINITY };
+  for (const batch of batches) {
+    if (batch > 1 && batch * bytesPerImage > limits.memory) break;
+    limits.signal?.throwIfAborted();
+    const seconds = rig.step(Math.ceil(total / 2), batch, limits.positionSeconds / 2);
+    if (seconds / batch < 0.98 * best.each) best = { batch, each: seconds / batch };
+    // Far past the best there is nothing to find, and steps take long.
+    else if (seconds / batch > 1.15 * best.each || seconds > 2) break;
+  }
+  return best.batch;
+}
+
+/** Seconds of an image from steps at several positions. */
+function integrated(rig: Rig, total: number, batch: number, limits: MeasureLimits): number {
+  let sum = 0;
+  for (const [at, weight] of nodes) {
+    limits.signal?.throwIfAborted();
+    sum += weight * total * rig.step(Math.max(1, Math.round(at * total)), batch, limits.positionSeconds);
+  }
+  return sum / batch;
+}
+
+/** Measures one method; its ratio is filled in when linear is known. */
+export async function measureMethod(
+  method: HeadlineMethod,
+  model: HeadlineModel,
+  device: Device,
+  machine: MachineLimits,
+  limits: MeasureLimits,
+): Promise<Omit<HeadlineRow, "ratio">> {
+  const total = valuesOf(model.shape);
+  const rig = new Rig(method, model, device);
+  try {
+    const bytesPerImage = rig.bytesPerImage();
+    const batch = bestBatch(rig, total, limits, bytesPerImage);
+    let seconds = integrated(rig, total, batch, limits);
+    const isWhole = seconds * batch <= limits.wholeSeconds;
+    if (isWhole) seconds = (await rig.whole(batch, limits.signal)) / batch;
+    const { height, width, channels } = model.shape;
+    const paper = model.paper[method.id];
+    return {
+      ...{ model: model.name, shape: [height, width, channels], method: method.id },
+      ...{ imagesPerSecond: 1 / seconds, bytesPerImage, batch },
+      floorShare: floorOf(method, model, rig.model.output.width, batch, machine) / seconds,
+      measured: isWhole ? "whole" : "integrated",
+      ...(paper === undefined ? {} : { paper }),
+    };
+  } finally {
+    rig.dispose();
+  }
+}
+
+/** Seconds that an image takes at least. */
+function floorOf(
+  method: HeadlineMethod,
+  model: HeadlineModel,
+  outputWidth: number,
+  batch: number,
+  { operationsPerSecond, bytesPerSecond }: MachineLimits,
+): number {
+  let operations = 0;
+  let bytes = 0;
+  for (let t = 1; t <= valuesOf(model.shape); t++) {
+    const cost = stepCost(method, model, outputWidth, t, batch);
+    operations += cost.operations;
+    bytes += cost.bytes;
+  }
+  return Math.max(operations / operationsPerSecond, bytes / bytesPerSecond) / batch;
+}
