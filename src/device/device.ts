@@ -79,6 +79,19 @@ export interface DeviceInfo {
   readonly notes: readonly string[];
 }
 
+/**
+ * Work that was noted down while it was done, to be done again at little more than the cost of its kernels: operands at
+ * the same places, whatever they hold by then.
+ */
+export interface Recording {
+  /** False where it cannot be done again as it is: values were read back, or persistent memory came or went. */
+  readonly repeatable: boolean;
+  /** Does all of it again, in order; a DisposedError where an operand has ended since. */
+  replay(): void;
+  /** Ends it, and all that was allocated while it was noted. */
+  dispose(): void;
+}
+
 /** Holds memory and runs kernels. */
 export interface Device {
   readonly kind: string;
@@ -95,6 +108,11 @@ export interface Device {
   enter(): Scope;
   has(kernel: Kernel): boolean;
   run(dispatch: Dispatch): void;
+  /**
+   * Does `fn` and notes its work down. What `fn` allocates lives until the recording is disposed, inside scopes too.
+   * Absent on devices where doing it again would save nothing.
+   */
+  record?<Result>(fn: () => Result): { readonly result: Result; readonly recording: Recording };
   write(target: Slice, values: TypedArray): void;
   read(source: Slice, length: number): Promise<TypedArray>;
   /** The values at once, on devices that can; others throw an UnsupportedError that names `read`. */

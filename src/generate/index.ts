@@ -6,5 +6,6 @@ export {
   type GenerationResult,
 } from "./generation.ts";
 export { LanguageModel } from "./language-model.ts";
+export { Runner } from "./runner.ts";
 export { type Choice, type Distribution, distribution, type SamplingOptions, sample } from "./sampler.ts";
 export { type PrefillOptions, Session } from "./session.ts";

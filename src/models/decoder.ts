@@ -1,16 +1,17 @@
+import { isRecording } from "../autograd/tape.ts";
 import type { Tensor } from "../autograd/tensor.ts";
 import type { Device } from "../device/device.ts";
 import { ConfigError } from "../errors.ts";
 import { Embedding } from "../nn/embedding.ts";
 import { normalInit } from "../nn/init.ts";
-import { Linear } from "../nn/linear.ts";
+import { Linear, PackedCopy } from "../nn/linear.ts";
 import { Module } from "../nn/module.ts";
 import { type Norm, norm } from "../nn/norm.ts";
 import { Positions } from "../nn/positions.ts";
 import { add } from "../ops/arithmetic/index.ts";
 import { crossEntropy } from "../ops/cross-entropy/index.ts";
 import { embedding } from "../ops/embedding/index.ts";
-import { matmul } from "../ops/matmul/index.ts";
+import { linearPacked, matmul } from "../ops/matmul/index.ts";
 import { reshape } from "../ops/reshape/index.ts";
 import { slice } from "../ops/split/index.ts";
 import type { Random } from "../tensor/random.ts";
@@ -25,7 +26,14 @@ export interface ModelContext {
   readonly training?: boolean;
   readonly random?: Random;
   /** Carried state and the slots that the rows belong to. */
-  readonly state?: { readonly states: ModelState; readonly slots: readonly number[] };
+  readonly state?: {
+    readonly states: ModelState;
+    readonly slots: readonly number[];
+    /** The slots as int32 `[B]`, where they are on the device already. */
+    readonly rows?: Tensor;
+  };
+  /** Tokens are known to be in the vocabulary: outside training they are then not read back to check them. */
+  readonly checked?: boolean;
   /** int32 `[B, T]`, 1 for tokens and 0 for padding, on whichever side of a row. */
   readonly mask?: Tensor;
   /** int32 `[N+1]`, sequences packed in a batch of 1. */
@@ -61,6 +69,7 @@ export class Decoder extends Module {
   readonly norm: Norm;
   readonly head: Linear | undefined;
   readonly #config: DecoderConfig;
+  readonly #tied: PackedCopy;
 
   constructor(config: DecoderConfig) {
     super();
@@ -71,6 +80,7 @@ export class Decoder extends Module {
     this.positions = new Positions(config.positions ?? { kind: "none" }, width);
     this.blocks = buildBlocks(config, { who, causal: true }, config.cross);
     this.norm = norm(width, normOptionsOf(config));
+    this.#tied = new PackedCopy(this.embedding.weight);
     this.head = config.tied ? undefined : new Linear(width, vocabularySize, { init });
   }
 
@@ -106,10 +116,10 @@ export class Decoder extends Module {
   /** What the output layer sees of the same call: `[B, T, D]`, or `[B, 1, D]` with `lastOnly`, and the balance loss. */
   features(tokens: Tensor, context: ModelContext = {}): { features: Tensor; balance: Tensor | undefined } {
     this.checkMemory(context);
-    const { state, training = false, lastOnly, beside, ...rest } = context;
-    const states = state?.states.view(state.slots, tokens.shape[1]!);
-    const places = placesOf(who, tokens, context, states?.[0]?.seen);
-    const own = this.embedding.forward(tokens);
+    const { state, training = false, lastOnly, beside, checked, ...rest } = context;
+    const states = state?.states.view(state.slots, tokens.shape[1]!, state.rows);
+    const places = placesOf(who, tokens, context, this.positions.areAdded ? states?.[0]?.seen : undefined);
+    const own = checked && !isRecording() ? this.embedding.take(tokens) : this.embedding.forward(tokens);
     const embedded = this.positions.forward(beside === undefined ? own : add(own, beside), places.positions);
     const { x, balance } = throughBlocks(who, this.blocks, embedded, {
       ...rest,
@@ -130,8 +140,14 @@ export class Decoder extends Module {
     return withBalance(loss, balance, this.#config);
   }
 
+  override dispose(): void {
+    super.dispose();
+    this.#tied.dispose();
+  }
+
   private output(x: Tensor): Tensor {
     if (this.head !== undefined) return this.head.forward(x);
+    if (!isRecording()) return linearPacked(x, this.#tied.get());
     return matmul(x, this.embedding.weight.value, { transposeB: true });
   }
 

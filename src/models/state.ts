@@ -7,6 +7,26 @@ import { allocateArray } from "../tensor/dtype.ts";
 
 type Parts = Record<string, Tensor>;
 
+/** The states of one layer for one call; it notes whether anybody asked how long the sequences are. */
+class LayerView implements LayerState {
+  readonly parts: Parts;
+  readonly slots: Tensor;
+  readonly #seen: readonly number[];
+  readonly #onRead: () => void;
+
+  constructor(parts: Parts, slots: Tensor, seen: readonly number[], onRead: () => void) {
+    this.parts = parts;
+    this.slots = slots;
+    this.#seen = seen;
+    this.#onRead = onRead;
+  }
+
+  get seen(): readonly number[] {
+    this.#onRead();
+    return this.#seen;
+  }
+}
+
 /**
  * The carried state of many sequences: every part of every layer is one slab `[slots, ...]`, and a sequence owns a
  * slot of each. Parts that grow with the context have room for `capacity` tokens and are moved when it is used up.
@@ -19,6 +39,13 @@ export class ModelState {
   private readonly seen: number[];
   private capacity: number;
   private disposed = false;
+  private readonly onRead = (): void => {
+    this.lengthReads++;
+  };
+  /** How often anybody asked for the lengths of sequences: a call that did not ask does not depend on them. */
+  lengthReads = 0;
+  /** Rises whenever parts move to other memory. */
+  version = 0;
 
   constructor(device: Device, layers: readonly Layer[], slots: number, capacity = 64) {
     this.device = device;
@@ -65,20 +92,30 @@ export class ModelState {
   /**
    * The states that rows of a batch read and write: row b belongs to `slots[b]`. Makes room for `length` more tokens.
    *
+   * @param rows The slots as a tensor, where there is one already.
    * @throws ConfigError for a slot that is not there or is named twice.
    */
-  view(slots: readonly number[], length: number): readonly LayerState[] {
-    if (this.disposed) throw new DisposedError("[state] the state was disposed");
-    if (new Set(slots).size !== slots.length || slots.some((slot) => !(slot >= 0 && slot < this.slots))) {
-      throw new ConfigError(
-        `[state] rows name different slots from 0 to ${this.slots - 1}, got ${slots.join(", ")}`,
-      );
-    }
+  view(slots: readonly number[], length: number, rows?: Tensor): readonly LayerState[] {
+    this.check(slots);
     const longest = slots.reduce((most, slot) => Math.max(most, this.seen[slot]!), 0) + length;
     if (longest > this.capacity) this.grow(Math.max(longest, 2 * this.capacity));
-    const rows = tensor(this.device, Int32Array.from(slots), [slots.length], { dtype: "int32" });
+    const own = rows ?? tensor(this.device, Int32Array.from(slots), [slots.length], { dtype: "int32" });
     const seen = slots.map((slot) => this.seen[slot]!);
-    return this.layers.map((parts) => ({ parts, slots: rows, seen }));
+    return this.layers.map((parts) => new LayerView(parts, own, seen, this.onRead));
+  }
+
+  /**
+   * Throws where rows cannot have these slots.
+   *
+   * @throws ConfigError for a slot that is not there or is named twice; DisposedError after `dispose`.
+   */
+  check(slots: readonly number[]): void {
+    if (this.disposed) throw new DisposedError("[state] the state was disposed");
+    const isKnown = (slot: number): boolean => slot >= 0 && slot < this.count;
+    if (slots.every(isKnown) && (slots.length === 1 || new Set(slots).size === slots.length)) return;
+    throw new ConfigError(
+      `[state] rows name different slots from 0 to ${this.count - 1}, got ${slots.join(", ")}`,
+    );
   }
 
   /** Notes that the sequences of these slots have seen `length` more tokens, or each its own number of them. */
@@ -147,6 +184,7 @@ export class ModelState {
 
   /** New slabs of the present size for some parts, filled from the old ones. */
   private replace(chosen: (spec: StateSpec) => boolean, fill: (fresh: Tensor, old: Tensor) => void): void {
+    this.version++;
     for (const [i, parts] of this.layers.entries()) {
       for (const [name, old] of Object.entries(parts)) {
         const spec = this.specs[i]![name]!;

@@ -1,5 +1,5 @@
 import type { Tensor } from "../autograd/tensor.ts";
-import { embedding } from "../ops/embedding/index.ts";
+import { embedding, gatherRows } from "../ops/embedding/index.ts";
 import { type Init, normalInit } from "./init.ts";
 import { Module, Parameter } from "./module.ts";
 
@@ -15,5 +15,10 @@ export class Embedding extends Module {
   /** `ids [...] int32` → `[..., D]`. */
   forward(ids: Tensor): Tensor {
     return embedding(ids, this.weight.value);
+  }
+
+  /** The same for ids that are known to name rows of the table: nothing is read back to check them. No gradient. */
+  take(ids: Tensor): Tensor {
+    return gatherRows(ids, this.weight.value);
   }
 }

@@ -4,6 +4,31 @@ import { linearPacked, matmul, type PackedWeights, packWeights } from "../ops/ma
 import { fanInInit, type Init, zerosInit } from "./init.ts";
 import { Module, Parameter } from "./module.ts";
 
+/** A weight packed for rows that are not trained on: made when first asked for, and again after the weight changed. */
+export class PackedCopy {
+  readonly #weight: Parameter;
+  #packed: PackedWeights | undefined;
+  #version = -1;
+
+  constructor(weight: Parameter) {
+    this.#weight = weight;
+  }
+
+  get(): PackedWeights {
+    if (this.#packed === undefined || this.#version !== this.#weight.version) {
+      this.dispose();
+      this.#packed = packWeights(this.#weight.value);
+      this.#version = this.#weight.version;
+    }
+    return this.#packed;
+  }
+
+  dispose(): void {
+    this.#packed?.panels.dispose();
+    this.#packed = undefined;
+  }
+}
+
 /** Options of `Linear`. */
 export interface LinearOptions {
   readonly bias?: boolean;
@@ -20,10 +45,7 @@ export interface LinearOptions {
 export class Linear extends Module {
   readonly weight: Parameter;
   readonly bias: Parameter | undefined;
-  readonly #packed: { weights: PackedWeights | undefined; version: number } = {
-    weights: undefined,
-    version: -1,
-  };
+  readonly #packed: PackedCopy;
 
   constructor(inputs: number, outputs: number, options: LinearOptions = {}) {
     super();
@@ -31,6 +53,7 @@ export class Linear extends Module {
     this.bias = options.bias
       ? new Parameter([outputs], { init: options.biasInit ?? zerosInit, decays: false })
       : undefined;
+    this.#packed = new PackedCopy(this.weight);
   }
 
   /** `x [..., in]` → `[..., out]`. */
@@ -39,22 +62,11 @@ export class Linear extends Module {
     if (isRecording()) {
       return matmul(x, this.weight.value, { transposeB: true, ...(bias === undefined ? {} : { bias }) });
     }
-    return linearPacked(x, this.packed(), bias);
+    return linearPacked(x, this.#packed.get(), bias);
   }
 
   override dispose(): void {
     super.dispose();
-    this.#packed.weights?.panels.dispose();
-    this.#packed.weights = undefined;
-  }
-
-  private packed(): PackedWeights {
-    const { weights, version } = this.#packed;
-    if (weights !== undefined && version === this.weight.version) return weights;
-    weights?.panels.dispose();
-    const fresh = packWeights(this.weight.value);
-    this.#packed.weights = fresh;
-    this.#packed.version = this.weight.version;
-    return fresh;
+    this.#packed.dispose();
   }
 }

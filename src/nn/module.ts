@@ -82,10 +82,15 @@ export abstract class Module {
     return this.parameters().reduce((sum, parameter) => sum + parameter.size, 0);
   }
 
-  /** Frees the weights. */
+  /** Frees the weights, and what modules keep beside them. */
   dispose(): void {
-    for (const parameter of this.parameters()) parameter.dispose();
+    for (const value of Object.values(this)) disposeAll(value);
   }
+}
+
+function disposeAll(value: unknown): void {
+  if (value instanceof Parameter || value instanceof Module) value.dispose();
+  else if (Array.isArray(value)) for (const item of value) disposeAll(item);
 }
 
 function* named(

@@ -28,9 +28,14 @@ export class Positions extends Module {
       kind.kind === "learned" ? new Parameter([kind.length, width], { init: normalInit(0.02) }) : undefined;
   }
 
+  /** Whether there is anything to add to the embedding. */
+  get areAdded(): boolean {
+    return this.#kind.kind === "learned" || this.#kind.kind === "sinusoidal";
+  }
+
   /** `x [B, T, D]` whose tokens stand at `places`, B·T of them → `[B, T, D]`. */
   forward(x: Tensor, places: Int32Array): Tensor {
-    if (this.#kind.kind === "none" || this.#kind.kind === "rotary") return x;
+    if (!this.areAdded) return x;
     const needed = places.reduce((most, place) => Math.max(most, place + 1), 0);
     if (this.#kind.kind === "learned" && needed > this.#kind.length) {
       throw new ConfigError(

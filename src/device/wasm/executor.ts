@@ -45,6 +45,24 @@ interface Entry {
   readonly index: number;
 }
 
+/** How a job is cut. */
+type Cut = Pick<Dispatch, "units" | "work" | "scratchBytes">;
+
+/** A job whose arguments lie in memory already. */
+export interface PreparedJob {
+  readonly entry: Entry;
+  readonly key: string;
+  readonly args: number;
+  readonly units: number;
+  readonly work: number;
+  readonly scratchBytes: number;
+}
+
+/** Words that the arguments of a job take. */
+export function wordsOf({ buffers, ints, floats }: Dispatch): number {
+  return buffers.length + ints.length + floats.length;
+}
+
 /** Turns dispatches into calls of kernels: on the caller's thread, or shared out where the work is worth it. */
 export class Executor {
   readonly #engine: Engine;
@@ -78,12 +96,29 @@ export class Executor {
 
   /** Runs a job to its end; false where there is no such kernel. */
   run(dispatch: Dispatch): boolean {
-    const { kernel, units, work, scratchBytes } = dispatch;
-    const entry = this.#entries.get(kernel.key);
+    const entry = this.#entries.get(dispatch.kernel.key);
     if (entry === undefined) return false;
-    this.#writeArguments(dispatch);
+    this.#writeArguments(dispatch, this.#args);
+    this.#do(entry, dispatch.kernel.key, this.#args, dispatch);
+    return true;
+  }
+
+  /** Writes the arguments of a job to where they stay; the kernel is known to be here. */
+  prepare(dispatch: Dispatch, args: number): PreparedJob {
+    const { kernel, units, work, scratchBytes } = dispatch;
+    this.#writeArguments(dispatch, args);
+    return { entry: this.#entries.get(kernel.key)!, key: kernel.key, args, units, work, scratchBytes };
+  }
+
+  /** Runs a prepared job to its end. */
+  runPrepared(job: PreparedJob): void {
+    this.#do(job.entry, job.key, job.args, job);
+  }
+
+  #do(entry: Entry, who: string, args: number, job: Cut): void {
+    const { units, work } = job;
     this.dispatches++;
-    if (units <= 0) return true;
+    if (units <= 0) return;
     if (
       work >= threadedWork &&
       this.pool !== undefined &&
@@ -91,9 +126,8 @@ export class Executor {
       units <= maximumUnits &&
       !this.#rests(work)
     ) {
-      this.#runThreaded(this.pool, entry, dispatch);
-    } else this.#runHere(entry, kernel.key, units, scratchBytes);
-    return true;
+      this.#runThreaded(this.pool, entry, who, args, job);
+    } else this.#runHere(entry, who, args, job);
   }
 
   #rests(work: number): boolean {
@@ -114,11 +148,11 @@ export class Executor {
     } else if (this.#nextRest > shortestRest) this.#nextRest *= 0.75;
   }
 
-  #writeArguments(dispatch: Dispatch): void {
+  #writeArguments(dispatch: Dispatch, address: number): void {
     const { buffers, ints, floats, kernel } = dispatch;
-    if (buffers.length + ints.length + floats.length > argumentWords) throw tooManyArguments(dispatch);
+    if (wordsOf(dispatch) > argumentWords) throw tooManyArguments(dispatch);
     const { words, floats: lanes } = this.#engine.store;
-    let at = this.#args >>> 2;
+    let at = address >>> 2;
     for (let i = 0; i < buffers.length; i++) {
       const { storage, offset } = buffers[i]!;
       const own = storage as WasmStorage;
@@ -130,18 +164,24 @@ export class Executor {
     for (let i = 0; i < floats.length; i++) lanes[at++] = floats[i]!;
   }
 
-  #runHere(entry: Entry, who: string, units: number, scratchBytes: number): void {
+  #runHere(entry: Entry, who: string, args: number, { units, scratchBytes }: Cut): void {
     const scratch = scratchBytes > 0 ? this.#scratchOf(0, scratchBytes) : 0;
     try {
-      entry.kernel(this.#args, 0, units, scratch);
+      entry.kernel(args, 0, units, scratch);
     } catch (error) {
       throw trapError(who, error);
     }
   }
 
-  #runThreaded(pool: Pool, entry: Entry, { kernel, units, work, scratchBytes }: Dispatch): void {
+  #runThreaded(
+    pool: Pool,
+    entry: Entry,
+    who: string,
+    args: number,
+    { units, work, scratchBytes }: Cut,
+  ): void {
     const { instance, block, workerTimeoutMs } = this.#engine;
-    if (pool.lost !== undefined) throw lostError(kernel.key, pool.lost);
+    if (pool.lost !== undefined) throw lostError(who, pool.lost);
     if (scratchBytes > 0) {
       for (let thread = 0; thread < pool.threads; thread++) this.#scratchOf(thread, scratchBytes);
     }
@@ -149,13 +189,13 @@ export class Executor {
     const shares = 2 * pool.threads;
     let outcome: number;
     try {
-      outcome = instance.runtime.dispatch(block.address, entry.index, this.#args, units, shares, patience);
+      outcome = instance.runtime.dispatch(block.address, entry.index, args, units, shares, patience);
     } catch (error) {
-      this.#settle(kernel.key, pool, instance.runtime.finish(block.address, patience));
-      throw trapError(kernel.key, error);
+      this.#settle(who, pool, instance.runtime.finish(block.address, patience));
+      throw trapError(who, error);
     }
     this.#learn(outcome, work);
-    this.#settle(kernel.key, pool, outcome);
+    this.#settle(who, pool, outcome);
   }
 
   /** Turns what the runtime reports into an error: 1 a worker trapped, 2 a worker is gone. */
@@ -187,10 +227,9 @@ export class Executor {
   }
 }
 
-function tooManyArguments({ kernel, buffers, ints, floats }: Dispatch): ShapeError {
-  const count = buffers.length + ints.length + floats.length;
+function tooManyArguments(dispatch: Dispatch): ShapeError {
   return new ShapeError(
-    `[${kernel.key}] too many arguments: expected at most ${argumentWords}, got ${count}`,
+    `[${dispatch.kernel.key}] too many arguments: expected at most ${argumentWords}, got ${wordsOf(dispatch)}`,
   );
 }
 

@@ -1,7 +1,7 @@
 import { DtypeError, UnsupportedError } from "../../errors.ts";
 import type { DType, TypedArray } from "../../tensor/dtype.ts";
 import { allocateArray } from "../../tensor/dtype.ts";
-import type { Device, DeviceInfo, Dispatch, Kernel, Scope, Slice, Storage } from "../device.ts";
+import type { Device, DeviceInfo, Dispatch, Kernel, Recording, Scope, Slice, Storage } from "../device.ts";
 import {
   checkDtype,
   checkLength,
@@ -12,6 +12,7 @@ import {
 } from "../lifetime.ts";
 import type { Engine } from "./executor.ts";
 import { Executor } from "./executor.ts";
+import { Recorder } from "./recorder.ts";
 import { WasmScope, WasmStorage } from "./storage.ts";
 import type { Store } from "./store.ts";
 import { viewOf } from "./store.ts";
@@ -27,6 +28,8 @@ export class WasmDevice implements Device {
   #store: Store | undefined;
   #executor: Executor | undefined;
   #last: DeviceInfo | undefined;
+  /** What is noting the work down at this moment. */
+  #recorder: Recorder | undefined;
 
   constructor(engine: Engine, tier: Tier, notes: readonly string[]) {
     this.#tier = tier;
@@ -40,14 +43,18 @@ export class WasmDevice implements Device {
   }
 
   allocate(dtype: DType, length: number): Storage {
-    return this.#create("device.allocate", dtype, length, this.#store?.innermost());
+    if (this.#recorder === undefined) {
+      return this.#create("device.allocate", dtype, length, this.#store?.innermost());
+    }
+    return this.#recorder.own(this.#create("device.allocate", dtype, length, undefined));
   }
 
   allocatePersistent(dtype: DType, length: number): Storage {
+    this.#recorder?.spoil();
     return this.#create("device.allocatePersistent", dtype, length, undefined);
   }
 
-  #create(who: string, dtype: DType, length: number, scope: WasmScope | undefined): Storage {
+  #create(who: string, dtype: DType, length: number, scope: WasmScope | undefined): WasmStorage {
     const store = this.#store;
     if (store === undefined) throw closedError(who, this.kind);
     if (dtype === "float64") {
@@ -66,6 +73,8 @@ export class WasmDevice implements Device {
     if (!(storage instanceof WasmStorage) || storage.device !== this) {
       throw foreignError("device.release", this, storage);
     }
+    if (this.#recorder?.owns(storage)) return;
+    this.#recorder?.spoil();
     this.#store?.release(storage);
   }
 
@@ -89,7 +98,10 @@ export class WasmDevice implements Device {
   run(dispatch: Dispatch): void {
     const executor = this.#executor;
     if (executor === undefined) throw closedError(dispatch.kernel.key, this.kind);
-    if (executor.run(dispatch)) return;
+    if (executor.run(dispatch)) {
+      this.#recorder?.noteRun(dispatch);
+      return;
+    }
     const { key } = dispatch.kernel;
     throw new UnsupportedError(
       `[${key}] no such kernel on this device: expected one of its ${executor.keys.size}, got "${key}"`,
@@ -97,11 +109,29 @@ export class WasmDevice implements Device {
     );
   }
 
+  record<Result>(fn: () => Result): { readonly result: Result; readonly recording: Recording } {
+    const store = this.#store;
+    const executor = this.#executor;
+    if (store === undefined || executor === undefined) throw closedError("device.record", this.kind);
+    if (this.#recorder !== undefined) throw new UnsupportedError("[device.record] recordings do not nest");
+    const recorder = new Recorder(this, store, executor);
+    this.#recorder = recorder;
+    try {
+      return { result: fn(), recording: recorder };
+    } catch (error) {
+      recorder.dispose();
+      throw error;
+    } finally {
+      this.#recorder = undefined;
+    }
+  }
+
   write(target: Slice, values: TypedArray): void {
     const { store, storage } = this.#own("device.write", target.storage);
     checkDtype("device.write", storage, values);
     checkRange("device.write", target, values.length);
     viewOf(storage, store.buffer, target.offset, values.length).set(values);
+    this.#recorder?.noteWrite(target, values);
   }
 
   async read(source: Slice, length: number): Promise<TypedArray> {
@@ -109,6 +139,7 @@ export class WasmDevice implements Device {
   }
 
   readSync(source: Slice, length: number): TypedArray {
+    this.#recorder?.spoil();
     const { store, storage } = this.#own("device.read", source.storage);
     checkRange("device.read", source, length);
     // Not slice(): copying out of shared memory that way runs at a tenth of the speed.

@@ -1,0 +1,102 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import type { Device } from "../device/device.ts";
+import { openWasm } from "../device/index.ts";
+import { Decoder } from "../models/decoder.ts";
+import { initialize } from "../nn/module.ts";
+import { Random } from "../tensor/random.ts";
+import { Runner } from "./runner.ts";
+
+const vocabulary = 11;
+
+function runnerOn(device: Device, id: string): Runner {
+  const decoder = new Decoder({ vocabularySize: vocabulary, width: 16, layers: 2, heads: 2, pattern: [id] });
+  initialize(decoder, device, new Random(3));
+  return new Runner(decoder, device);
+}
+
+/** The same device, on which every step is done anew. */
+function withoutRecordings(device: Device): Device {
+  return new Proxy(device, {
+    get: (target, name) => {
+      if (name === "record") return undefined;
+      const value = Reflect.get(target, name, target);
+      return typeof value === "function" ? value.bind(target) : value;
+    },
+  });
+}
+
+test("planned steps have the bits of steps done anew, whatever happens to the rows in between", async () => {
+  const device = await openWasm({ threads: 1, poison: true });
+  for (const id of ["linear", "gated-delta", "mamba2", "retention", "softmax"]) {
+    const planned = runnerOn(device, id);
+    const anew = new Runner(planned.decoder, withoutRecordings(device));
+    const random = new Random(7);
+    const rows: [number, number][] = [];
+    for (let round = 0; round < 40; round++) {
+      if (rows.length === 0 || (rows.length < 4 && random.next() < 0.2)) {
+        rows.push([planned.takeSlot(), anew.takeSlot()]);
+      } else if (random.next() < 0.1) {
+        const [a, b] = rows.splice(Math.floor(random.next() * rows.length), 1)[0]!;
+        planned.giveSlot(a);
+        anew.giveSlot(b);
+      }
+      if (rows.length === 0) continue;
+      const ids = Int32Array.from(rows, () => Math.floor(random.next() * vocabulary));
+      const got = planned.advance(
+        rows.map(([slot]) => slot),
+        ids,
+      );
+      const wanted = anew.advance(
+        rows.map(([, slot]) => slot),
+        ids,
+      );
+      assert.deepEqual(got, wanted, `${id} round ${round}`);
+    }
+    planned.dispose();
+  }
+  device.close();
+});
+
+test("a plan notices new weights, and takes no fresh memory from step to step", async () => {
+  const device = await openWasm({ threads: 1 });
+  const runner = runnerOn(device, "linear");
+  const slot = runner.takeSlot();
+  const ids = Int32Array.of(5);
+  for (let i = 0; i < 4; i++) runner.advance([slot], ids);
+  const { dispatches, allocations } = device.info();
+  runner.advance([slot], ids);
+  assert.equal(device.info().allocations, allocations);
+  assert.ok(device.info().dispatches > dispatches);
+  const { weight } = runner.decoder.embedding;
+  weight.set(device, new Float32Array(weight.size).fill(0.25));
+  const other = runner.takeSlot();
+  const changed = runner.advance([other], ids)[0]!;
+  const fresh = runner.takeSlot();
+  assert.deepEqual(runner.advance([fresh], ids)[0], changed);
+  assert.equal(new Set(changed).size > 1, true);
+  device.close();
+});
+
+test("a recording says when it cannot be done again, and ends with its operands", async () => {
+  const device = await openWasm({ threads: 1 });
+  const storage = device.allocatePersistent("float32", 4);
+  const target = { storage, offset: 0 };
+  const values = Float32Array.of(1, 2, 3, 4);
+  const written = device.record!(() => device.write(target, values));
+  device.write(target, new Float32Array(4));
+  written.recording.replay();
+  assert.deepEqual(device.readSync(target, 4), values);
+  const read = device.record!(() => device.readSync(target, 4));
+  assert.equal(read.recording.repeatable, false);
+  assert.throws(() => read.recording.replay(), { code: "E_UNSUPPORTED" });
+  device.release(storage);
+  assert.throws(() => written.recording.replay(), { code: "E_DISPOSED" });
+  const before = device.info().bytes.persistent;
+  const owner = device.record!(() => device.allocate("float32", 1000));
+  assert.ok(device.info().bytes.persistent > before);
+  owner.recording.dispose();
+  assert.equal(device.info().bytes.persistent, before);
+  assert.equal(owner.result.alive, false);
+  device.close();
+});
