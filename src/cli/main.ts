@@ -11,6 +11,8 @@ export function program(): Command {
       "Linear attention: train and run sequence models whose cost per token does not grow with the context.",
     )
     .version(version)
+    // An option behind a command's name is that command's, also where the one above has it too.
+    .enablePositionalOptions()
     .showHelpAfterError("(linnet COMMAND --help says more)")
     .exitOverride();
   for (const register of commands) register(linnet);

@@ -1,5 +1,6 @@
 import { cpus } from "node:os";
 import type { Command } from "commander";
+import type { WasmDevice } from "../../device/wasm/wasm.ts";
 import { formatBytes, table } from "../../report/table.ts";
 import {
   type HeadlineRow,
@@ -7,7 +8,6 @@ import {
   headlineMemory,
   headlineMethods,
   headlineModels,
-  type MachineLimits,
 } from "../../tasks/headline/index.ts";
 import { type DeviceOptions, describeDevice, openDevice } from "../device.ts";
 import { withInterrupt } from "../exit.ts";
@@ -48,35 +48,34 @@ export function experimentHeadline(experiment: Command): void {
 
 async function run(options: Options, signal: AbortSignal): Promise<void> {
   const say = options.json ? (text: string) => void process.stderr.write(`${text}\n`) : console.log;
-  const device = await openDevice(options);
   const memory = options.memory * 2 ** 20;
   const rows: HeadlineRow[] = [];
-  let machine: MachineLimits | undefined;
-  try {
-    say(`${describeDevice(device)}\nmemory limit of the images of one method: ${formatBytes(memory)}`);
-    for await (const row of headline(device, {
-      ...{ memory, wholeSeconds: options.wholeSeconds, signal },
-      ...(options.models === undefined ? {} : { models: options.models.split(",") }),
-      ...(options.methods === undefined ? {} : { methods: options.methods.split(",") }),
-      onLimits: (limits) => {
-        machine = limits;
-        say(
-          `peak ${(limits.operationsPerSecond / 1e9).toFixed(1)} GFLOP/s, memory read at ${(limits.bytesPerSecond / 1e9).toFixed(1)} GB/s\n`,
-        );
-      },
-      onStart: (model, method) => void process.stderr.write(`measuring ${model}, ${method}\n`),
-    })) {
-      rows.push(row);
-    }
-    if (options.json) {
-      const { tier, threads } = device.info();
-      const cpu = cpus()[0]?.model.trim() ?? "unknown";
-      const about = { cpu, node: process.versions.node, tier, threads, memory, ...machine };
-      console.log(JSON.stringify({ experiment: "headline", machine: about, rows }, null, 2));
-    } else console.log(`\n${tableOf(rows)}\n\n${paperLine(rows)}`);
-  } finally {
-    device.close();
+  let machine: object = { cpu: cpus()[0]?.model.trim() ?? "unknown", node: process.versions.node, memory };
+  const open = async (): Promise<WasmDevice> => {
+    const device = await openDevice(options);
+    const { tier, threads } = device.info();
+    if (!("tier" in machine)) say(describeDevice(device));
+    machine = { ...machine, tier, threads };
+    return device;
+  };
+  for await (const row of headline(open, {
+    ...{ memory, wholeSeconds: options.wholeSeconds, signal },
+    ...(options.models === undefined ? {} : { models: options.models.split(",") }),
+    ...(options.methods === undefined ? {} : { methods: options.methods.split(",") }),
+    onLimits: (limits) => {
+      machine = { ...machine, ...limits };
+      const { operationsPerSecond, bytesPerSecond } = limits;
+      say(
+        `peak ${(operationsPerSecond / 1e9).toFixed(1)} GFLOP/s, memory read at ${(bytesPerSecond / 1e9).toFixed(1)} GB/s`,
+      );
+      say(`memory limit of the images of one method: ${formatBytes(memory)}\n`);
+    },
+    onStart: (model, method) => void process.stderr.write(`measuring ${model}, ${method}\n`),
+  })) {
+    rows.push(row);
   }
+  if (options.json) console.log(JSON.stringify({ experiment: "headline", machine, rows }, null, 2));
+  else console.log(`\n${tableOf(rows)}\n\n${paperLine(rows)}`);
 }
 
 function tableOf(rows: readonly HeadlineRow[]): string {

@@ -80,7 +80,8 @@ function checkValues(values: Tensor): void {
  * @throws ShapeError when axes disagree, the parameters are not 3·M or a value is outside 0 to 255; DtypeError for values
  * that are not int32.
  * @example
- * const nats = logisticMixture(parameters, values);
+ * const parameters = tensor(device, [0, 0.2, -2], [1, 3]);
+ * const nats = logisticMixture(parameters, tensor(device, [140], [1], { dtype: "int32" }));
  */
 export function logisticMixture(parameters: Tensor, values: Tensor): Tensor {
   return apply(op, { parameters, values }, undefined).nats;

@@ -13,12 +13,18 @@ const tiny: HeadlineModel = {
 };
 
 test("every method of the headline measures a small model, whole and integrated", async () => {
-  const device = await openWasm({ threads: 1 });
+  const open = () => openWasm({ threads: 1 });
+  const device = await open();
   const machine = { operationsPerSecond: 1e15, bytesPerSecond: 1e15 };
   for (const method of headlineMethods) {
     for (const wholeSeconds of [0, 5]) {
       const limits = { memory: 2 ** 22, wholeSeconds, positionSeconds: 0.005 };
-      const row: Omit<HeadlineRow, "ratio"> = await measureMethod(method, tiny, device, machine, limits);
+      const row: Omit<HeadlineRow, "ratio"> = await measureMethod(
+        method,
+        tiny,
+        { device, open, machine },
+        limits,
+      );
       assert.equal(row.measured, wholeSeconds === 0 ? "integrated" : "whole");
       assert.ok(row.imagesPerSecond > 0 && row.bytesPerImage > 0);
       assert.ok(row.batch === 1 || row.batch * row.bytesPerImage <= limits.memory);
@@ -46,9 +52,8 @@ test("an image by linear attention costs the same at every place, by softmax mor
   assert.equal(pairs, 784 ** 2 - (784 * 785) / 2);
 });
 
-test("an unknown model or method of the headline is refused", async () => {
-  const device = await openWasm({ threads: 1 });
-  await assert.rejects(headline(device, { models: ["gray"] }).next(), /unknown model "gray"/);
-  await assert.rejects(headline(device, { methods: ["gpt"] }).next(), /unknown method "gpt"/);
-  device.close();
+test("an unknown model or method of the headline is refused before anything is opened", async () => {
+  const open = () => assert.fail("nothing is to be opened");
+  await assert.rejects(headline(open, { models: ["gray"] }).next(), /unknown model "gray"/);
+  await assert.rejects(headline(open, { methods: ["gpt"] }).next(), /unknown method "gpt"/);
 });

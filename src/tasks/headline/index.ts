@@ -11,7 +11,7 @@ export { headlineMethods, headlineModels } from "./methods.ts";
 
 /** Options of `headline`. */
 export interface HeadlineOptions {
-  /** Bytes that one method may take beside its weights; 1 GiB unless given. */
+  /** Bytes that the images of one method may take beside its weights; 1 GiB unless given. */
   readonly memory?: number;
   /** Whole images are made where that takes at most so many seconds; 20 unless given. */
   readonly wholeSeconds?: number;
@@ -33,27 +33,34 @@ export const headlineMemory = 2 ** 30;
  * Measures every method on both models, each at its best batch size under a memory limit; linear comes first, and ratios
  * are to it. What is slow is measured at several positions of an image and integrated.
  *
+ * @param open Opens a device; one measures time, others the bytes of each method.
  * @throws ConfigError for a model or method that is not there; the signal's reason when it aborts.
  */
-export async function* headline(device: Device, options: HeadlineOptions = {}): AsyncGenerator<HeadlineRow> {
+export async function* headline(
+  open: () => Promise<Device>,
+  options: HeadlineOptions = {},
+): AsyncGenerator<HeadlineRow> {
   const { memory = headlineMemory, wholeSeconds = 20, positionSeconds = 0.4, signal } = options;
   const models = chosen(headlineModels, ({ name }) => name, "model", options.models);
   const methods = chosen(headlineMethods, ({ id }) => id, "method", options.methods);
-  const machine = measureLimits(device);
-  options.onLimits?.(machine);
-  for (const model of models) {
-    let linear = Number.NaN;
-    for (const method of methods) {
-      options.onStart?.(model.name, method.id);
-      const row = await measureMethod(method, model, device, machine, {
-        ...{ memory, wholeSeconds, positionSeconds },
-        ...(signal === undefined ? {} : { signal }),
-      });
-      if (method === headlineMethods[0]) linear = row.imagesPerSecond;
-      yield { ...row, ratio: linear / row.imagesPerSecond };
-      // Lets signals in.
-      await new Promise((resolve) => setTimeout(resolve, 0));
+  const limits = { memory, wholeSeconds, positionSeconds, ...(signal === undefined ? {} : { signal }) };
+  const device = await open();
+  try {
+    const machine = measureLimits(device);
+    options.onLimits?.(machine);
+    for (const model of models) {
+      let linear = Number.NaN;
+      for (const method of methods) {
+        options.onStart?.(model.name, method.id);
+        const row = await measureMethod(method, model, { device, open, machine }, limits);
+        if (method === headlineMethods[0]) linear = row.imagesPerSecond;
+        yield { ...row, ratio: linear / row.imagesPerSecond };
+        // Lets signals in.
+        await new Promise((resolve) => setTimeout(resolve, 0));
+      }
     }
+  } finally {
+    device.close();
   }
 }
 

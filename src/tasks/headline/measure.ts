@@ -50,6 +50,9 @@ const nodes = [
   [0.953089922969332, 0.1184634425280946],
 ] as const;
 
+/** A step of this many seconds has nothing to gain from a larger batch. */
+const longestTrial = 0.4;
+
 const batches = [1, 2, 4, 8, 16, 32, 64, 128, 256];
 
 /** A model in place, fed with arbitrary values: time does not depend on what is drawn. */
@@ -67,9 +70,13 @@ export class Rig {
     this.#total = valuesOf(shape);
   }
 
-  /** Bytes of one image beside the weights. */
+  /** Bytes of one image beside the weights: its state at the end, or the fullest moment of a pass over it. */
   bytesPerImage(): number {
-    if (!this.#method.carries) return this.pass(this.#total, 1);
+    if (!this.#method.carries) {
+      const { persistent } = this.#device.info().bytes;
+      this.pass(this.#total, 1);
+      return this.#device.info().bytes.peak - persistent;
+    }
     const states = this.model.decoder.createState(this.#device, 1);
     const { bytesPerSequence, bytesPerToken } = states;
     states.dispose();
@@ -112,21 +119,19 @@ export class Rig {
     this.model.dispose();
   }
 
-  /** One pass over the first `t` values; the bytes it held when it ended. */
-  private pass(t: number, batch: number): number {
-    const before = this.#device.info().bytes.scoped;
-    return scope(this.#device, () =>
+  /** One pass over the first `t` values. */
+  private pass(t: number, batch: number): void {
+    scope(this.#device, () =>
       noGrad(() => {
         const tokens = new Int32Array(batch * t).fill(7);
         this.model.forward({ tokens, count: batch }, this.#device, { lastOnly: true });
-        return this.#device.info().bytes.scoped - before;
       }),
     );
   }
 }
 
+/** The fastest of two runs at least; the first counts too, as long ones have warmed up by their end. */
 function fastest(run: () => void, seconds: number): number {
-  run();
   let best = Number.POSITIVE_INFINITY;
   const end = performance.now() + 1000 * seconds;
   for (let n = 0; n < 2 || performance.now() < end; n++) {
@@ -146,7 +151,8 @@ function bestBatch(rig: Rig, total: number, limits: MeasureLimits, bytesPerImage
     const seconds = rig.step(Math.ceil(total / 2), batch, limits.positionSeconds / 2);
     if (seconds / batch < 0.98 * best.each) best = { batch, each: seconds / batch };
     // Far past the best there is nothing to find, and steps take long.
-    else if (seconds / batch > 1.15 * best.each || seconds > 2) break;
+    else if (seconds / batch > 1.15 * best.each) break;
+    if (seconds > longestTrial) break;
   }
   return best.batch;
 }
@@ -161,18 +167,39 @@ function integrated(rig: Rig, total: number, batch: number, limits: MeasureLimit
   return sum / batch;
 }
 
+/** Bytes of one image on a device of its own, whose fullest moment is that of this method alone. */
+async function bytesOf(
+  method: HeadlineMethod,
+  model: HeadlineModel,
+  open: () => Promise<Device>,
+): Promise<number> {
+  const device = await open();
+  try {
+    return new Rig(method, model, device).bytesPerImage();
+  } finally {
+    device.close();
+  }
+}
+
+/** Where a method is measured. */
+export interface MeasurePlace {
+  readonly device: Device;
+  /** Opens another device like it. */
+  readonly open: () => Promise<Device>;
+  readonly machine: MachineLimits;
+}
+
 /** Measures one method; its ratio is filled in when linear is known. */
 export async function measureMethod(
   method: HeadlineMethod,
   model: HeadlineModel,
-  device: Device,
-  machine: MachineLimits,
+  { device, open, machine }: MeasurePlace,
   limits: MeasureLimits,
 ): Promise<Omit<HeadlineRow, "ratio">> {
   const total = valuesOf(model.shape);
+  const bytesPerImage = await bytesOf(method, model, open);
   const rig = new Rig(method, model, device);
   try {
-    const bytesPerImage = rig.bytesPerImage();
     const batch = bestBatch(rig, total, limits, bytesPerImage);
     let seconds = integrated(rig, total, batch, limits);
     const isWhole = seconds * batch <= limits.wholeSeconds;

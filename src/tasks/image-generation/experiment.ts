@@ -125,7 +125,7 @@ async function* trainOne(
   const { output = "mixture" } = options;
   const model = new PixelModel(
     pixelModelConfig(preset.contenders[name]!, preset.sizes, shape, {
-      ...{ output, classes, seesAbove: preset.seesAbove ?? false },
+      ...{ output, classes, seesNeighbours: preset.seesNeighbours ?? false },
     }),
   );
   initialize(model, device, new Random(seed, "init"));

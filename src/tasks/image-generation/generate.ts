@@ -83,7 +83,11 @@ export class PixelStream {
  * @returns `count` images. Cost for models of recurrent layers: a step of the model for every value.
  * @throws ConfigError for a count, temperature, class or beginning that makes no sense; the signal's reason when it aborts.
  * @example
- * const digits = await generateImages(model, device, { count: 16, label: 7 });
+ * const shape = { height: 4, width: 4, channels: 1 } as const;
+ * const sizes = { width: 16, layers: 1, heads: 2, pattern: ["linear"] };
+ * const pixels = new PixelModel({ shape, output: "mixture", classes: 10, decoder: sizes });
+ * initialize(pixels, device, random);
+ * const sevens = await generateImages(pixels, device, { count: 2, label: 7 });
  */
 export async function generateImages(
   model: PixelModel,

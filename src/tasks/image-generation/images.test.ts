@@ -3,7 +3,14 @@ import { test } from "node:test";
 import { decode } from "fast-png";
 import { Random } from "../../tensor/random.ts";
 import { imagesFromIdx } from "./idx.ts";
-import { chooseImages, fromSequences, type Images, placesAbove, toSequences, valuesOf } from "./images.ts";
+import {
+  chooseImages,
+  fromSequences,
+  type Images,
+  neighbourPlaces,
+  toSequences,
+  valuesOf,
+} from "./images.ts";
 import { encodePng, printImages, sheetOf } from "./sheet.ts";
 
 const colour = { height: 2, width: 3, channels: 3 } as const;
@@ -29,15 +36,21 @@ test("a planar sequence holds all of a channel before the next", () => {
   assert.deepEqual([...planar.slice(0, 7)], [0, 10, 20, 30, 40, 50, 1]);
 });
 
-test("places above stay inside the image and the channel", () => {
-  const [left, above, right] = placesAbove({ height: 2, width: 3, channels: 1 }, "interleaved");
-  assert.deepEqual([...left!], [-1, -1, -1, -1, 0, 1]);
-  assert.deepEqual([...above!], [-1, -1, -1, 0, 1, 2]);
-  assert.deepEqual([...right!], [-1, -1, -1, 1, 2, -1]);
-  const [, planar] = placesAbove(colour, "planar");
-  assert.deepEqual([...planar!.slice(3, 10)], [0, 1, 2, -1, -1, -1, 6]);
-  const [, interleaved] = placesAbove(colour, "interleaved");
-  assert.deepEqual([...interleaved!.slice(9, 12)], [0, 1, 2]);
+test("neighbours stay inside the image and the channel", () => {
+  const [left, left2, aboveLeft, above, aboveRight, above2] = neighbourPlaces(
+    { height: 3, width: 3, channels: 1 },
+    "interleaved",
+  );
+  assert.deepEqual([...left!], [-1, 0, 1, -1, 3, 4, -1, 6, 7]);
+  assert.deepEqual([...left2!], [-1, -1, 0, -1, -1, 3, -1, -1, 6]);
+  assert.deepEqual([...aboveLeft!], [-1, -1, -1, -1, 0, 1, -1, 3, 4]);
+  assert.deepEqual([...above!], [-1, -1, -1, 0, 1, 2, 3, 4, 5]);
+  assert.deepEqual([...aboveRight!], [-1, -1, -1, 1, 2, -1, 4, 5, -1]);
+  assert.deepEqual([...above2!], [-1, -1, -1, -1, -1, -1, 0, 1, 2]);
+  const planar = neighbourPlaces(colour, "planar")[3]!;
+  assert.deepEqual([...planar.slice(3, 10)], [0, 1, 2, -1, -1, -1, 6]);
+  const interleaved = neighbourPlaces(colour, "interleaved")[3]!;
+  assert.deepEqual([...interleaved.slice(9, 12)], [0, 1, 2]);
 });
 
 test("sequences that make no whole images are refused", () => {

@@ -60,18 +60,28 @@ export function sequenceOrder(shape: ImageShape, order: ChannelOrder): Int32Arra
   );
 }
 
+/** Where neighbours lie: columns to the right, rows below. */
+const offsets = [
+  [-1, 0],
+  [-2, 0],
+  [-1, -1],
+  [0, -1],
+  [1, -1],
+  [0, -2],
+] as const;
+
 /**
- * The values above every value of a sequence: above to the left, above, above to the right, of the same channel, as
- * places `[3][T]` of the same sequence; −1 outside the image.
+ * The neighbours of every value of a sequence that come before it: two to the left, above to the left, above, above to
+ * the right, two above, all of the same channel, as places `[6][T]` of the same sequence; −1 outside the image.
  */
-export function placesAbove(shape: ImageShape, order: ChannelOrder): readonly Int32Array[] {
+export function neighbourPlaces(shape: ImageShape, order: ChannelOrder): readonly Int32Array[] {
   const { height, width, channels } = shape;
   const step = order === "interleaved" ? channels : 1;
-  return [-1, 0, 1].map((aside) =>
+  return offsets.map(([right, below]) =>
     Int32Array.from({ length: valuesOf(shape) }, (_, t) => {
-      const x = (Math.floor(t / step) % width) + aside;
-      const y = Math.floor(t / (step * width)) % height;
-      return y === 0 || x < 0 || x >= width ? -1 : t + (aside - width) * step;
+      const x = (Math.floor(t / step) % width) + right;
+      const y = (Math.floor(t / (step * width)) % height) + below;
+      return y < 0 || x < 0 || x >= width ? -1 : t + (right + below * width) * step;
     }),
   );
 }

@@ -17,7 +17,7 @@ export {
   fromSequences,
   type ImageShape,
   type Images,
-  placesAbove,
+  neighbourPlaces,
   sequenceOrder,
   toSequences,
   valuesOf,

@@ -67,10 +67,10 @@ test("an image does not depend on how many are made with it", async () => {
   assert.deepEqual(many.pixels.subarray(0, 20), one.pixels);
 });
 
-for (const seesAbove of [false, true]) {
-  test(`steps say what a pass over the whole image says, values above ${seesAbove}`, () => {
+for (const seesNeighbours of [false, true]) {
+  test(`steps say what a pass over the whole image says, neighbours told ${seesNeighbours}`, () => {
     for (const mixer of ["linear", "softmax", { id: "softmax", decoding: "matrix" }] as const) {
-      const model = modelOf([mixer], { seesAbove });
+      const model = modelOf([mixer], { seesNeighbours });
       const batch = model.batchOf(stripes(2));
       const whole = noGrad(() => model.forward(batch, device)).dataSync();
       const stream = new PixelStream(model, device, 2);

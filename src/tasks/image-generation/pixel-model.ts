@@ -4,7 +4,7 @@ import { ConfigError } from "../../errors.ts";
 import type { DecoderConfig } from "../../models/config.ts";
 import { Decoder, type ModelContext } from "../../models/decoder.ts";
 import { Embedding } from "../../nn/embedding.ts";
-import { normalInit } from "../../nn/init.ts";
+import { type Init, normalInit } from "../../nn/init.ts";
 import { Linear } from "../../nn/linear.ts";
 import { Module } from "../../nn/module.ts";
 import { add } from "../../ops/arithmetic/index.ts";
@@ -16,8 +16,8 @@ import {
   chooseImages,
   countOf,
   type ImageShape,
-  placesAbove,
   type Images,
+  neighbourPlaces,
   toSequences,
   valuesOf,
 } from "./images.ts";
@@ -25,6 +25,21 @@ import { outputs, type PixelOutput } from "./output.ts";
 
 /** Values of a pixel, which are the first ids; then the start of an image of any class, then those of each class. */
 const levels = 256;
+
+/**
+ * Near values begin near each other: cosines of the value, of random frequency and phase, so that what is learned of one
+ * value holds for its likes from the start. The last entry, no value, is zeros.
+ */
+const smoothInit: Init = ([entries, width], random) => {
+  const frequencies = random.normal(new Float64Array(width!), 0, 4);
+  const phases = random.uniform(new Float64Array(width!), 0, 2 * Math.PI);
+  const table = new Float64Array(entries! * width!);
+  for (let value = 0; value < levels; value++) {
+    for (let i = 0; i < width!; i++)
+      table[value * width! + i] = 0.2 * Math.cos((frequencies[i]! * value) / (levels - 1) + phases[i]!);
+  }
+  return table;
+};
 
 /** A model of images, as data. */
 export interface PixelModelConfig {
@@ -35,8 +50,8 @@ export interface PixelModelConfig {
   readonly output: PixelOutput["id"];
   /** Classes that an image may be asked of; 0 unless given. */
   readonly classes?: number;
-  /** Every place also sees the three values above it, embedded; the paper's models see the value before it alone. */
-  readonly seesAbove?: boolean;
+  /** Every place is also told its neighbours in the image; the paper's models are told the value before it alone. */
+  readonly seesNeighbours?: boolean;
   /** Layers of the decoder. Its vocabulary and positions follow from the images. */
   readonly decoder: Omit<DecoderConfig, "vocabularySize" | "positions" | "tied">;
 }
@@ -63,13 +78,15 @@ export interface PixelBatch extends PixelRows {
  *
  * @throws ConfigError for shapes or layers that make no model.
  * @example
- * const model = new PixelModel({ shape, output: "mixture", decoder: { width: 64, layers: 2, heads: 2, pattern: ["linear"] } });
+ * const shape = { height: 28, width: 28, channels: 1 } as const;
+ * const sizes = { width: 64, layers: 2, heads: 2, pattern: ["linear"] };
+ * const pixels = new PixelModel({ shape, output: "mixture", decoder: sizes });
  */
 export class PixelModel extends Module {
   readonly decoder: Decoder;
-  readonly above: readonly Embedding[];
+  readonly neighbours: readonly Embedding[];
   readonly head: Linear;
-  readonly #above: readonly Int32Array[];
+  readonly #places: readonly Int32Array[];
   readonly #config: PixelModelConfig;
   readonly #output: PixelOutput;
 
@@ -84,8 +101,8 @@ export class PixelModel extends Module {
       positions: { kind: "learned", length: valuesOf(config.shape) },
       tied: true,
     });
-    this.#above = config.seesAbove ? placesAbove(config.shape, this.channelOrder) : [];
-    this.above = this.#above.map(() => new Embedding(levels + 1, decoder.width));
+    this.#places = config.seesNeighbours ? neighbourPlaces(config.shape, this.channelOrder) : [];
+    this.neighbours = this.#places.map(() => new Embedding(levels + 1, decoder.width, smoothInit));
     const { width, biasInit } = this.#output;
     this.head = new Linear(decoder.width, width, { bias: true, init: normalInit(0.02), biasInit });
   }
@@ -132,8 +149,8 @@ export class PixelModel extends Module {
       for (let n = 0; n < count; n++) for (let t = 0; t < length; t++) ids[n * length + t] = of(n, from + t);
       return tensor(device, ids, [count, length], { dtype: "int32" });
     };
-    const parts = this.#above.map((places, i) =>
-      this.above[i]!.forward(
+    const parts = this.#places.map((places, i) =>
+      this.neighbours[i]!.forward(
         integers((n, t) => (places[t]! < 0 ? levels : tokens[n * time + places[t]! + 1]!)),
       ),
     );

@@ -28,7 +28,7 @@ export function pixelModelConfig(
   mixer: MixerChoice,
   { width, layers, heads }: PixelModelSizes,
   shape: ImageShape,
-  options: Partial<Pick<PixelModelConfig, "output" | "classes" | "seesAbove">> = {},
+  options: Partial<Pick<PixelModelConfig, "output" | "classes" | "seesNeighbours">> = {},
 ): PixelModelConfig {
   return {
     ...{ shape, output: "mixture", ...options },
@@ -47,8 +47,8 @@ export interface ImagePreset {
   readonly sizes: PixelModelSizes;
   /** Mixers by the names of the contenders. */
   readonly contenders: Readonly<Record<string, MixerChoice>>;
-  /** What the paper's models do without: the values above a place as part of its embedding. */
-  readonly seesAbove?: boolean;
+  /** What the paper's models do without: neighbours in the image as part of what a place is told. */
+  readonly seesNeighbours?: boolean;
   readonly batch: number;
   readonly steps: number;
   /** Seconds of each contender at most. */
@@ -74,7 +74,7 @@ export const imagePresets: Readonly<Record<string, ImagePreset>> = {
     data: "mnist",
     sizes: { width: 64, layers: 4, heads: 4 },
     contenders,
-    seesAbove: true,
+    seesNeighbours: true,
     ...{ batch: 8, steps: 1_000_000, seconds: 600, learningRate: 3e-3, weightDecay: 0.01, warmup: 30 },
     decays: true,
     rule: () => adamW({ beta2: 0.98 }),
