@@ -82,3 +82,21 @@ export class FormatError extends LinnetError {
     super("E_FORMAT", message, hint, options);
   }
 }
+
+/** Names by their likeness to a mistyped one, the likeliest first: what an error about an unknown name lists. */
+export function nearestFirst(name: string, known: readonly string[]): string[] {
+  return [...known].sort((a, b) => distance(a, name) - distance(b, name));
+}
+
+/** Levenshtein distance. */
+function distance(a: string, b: string): number {
+  let row = Array.from({ length: b.length + 1 }, (_, j) => j);
+  for (let i = 1; i <= a.length; i++) {
+    const next = [i];
+    for (let j = 1; j <= b.length; j++) {
+      next.push(Math.min(row[j]! + 1, next[j - 1]! + 1, row[j - 1]! + (a[i - 1] === b[j - 1] ? 0 : 1)));
+    }
+    row = next;
+  }
+  return row[b.length]!;
+}

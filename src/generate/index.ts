@@ -9,3 +9,4 @@ export { LanguageModel } from "./language-model.ts";
 export { Runner } from "./runner.ts";
 export { type Choice, type Distribution, distribution, type SamplingOptions, sample } from "./sampler.ts";
 export { type PrefillOptions, Session } from "./session.ts";
+export { type TranslateOptions, translate } from "./translate.ts";

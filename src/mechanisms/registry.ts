@@ -1,4 +1,4 @@
-import { ConfigError } from "../errors.ts";
+import { ConfigError, nearestFirst } from "../errors.ts";
 import * as all from "./all.ts";
 import type { Mechanism } from "./mechanism.ts";
 
@@ -16,19 +16,9 @@ export function mechanism(id: string | Mechanism): Mechanism {
   if (typeof id !== "string") return id;
   const found = mechanisms.find((candidate) => candidate.id === id);
   if (found !== undefined) return found;
-  const known = mechanisms.map((candidate) => candidate.id).sort((a, b) => distance(a, id) - distance(b, id));
+  const known = nearestFirst(
+    id,
+    mechanisms.map((candidate) => candidate.id),
+  );
   throw new ConfigError(`[mechanism] unknown id "${id}": expected one of ${known.join(", ")}`);
-}
-
-/** Levenshtein distance. */
-function distance(a: string, b: string): number {
-  let row = Array.from({ length: b.length + 1 }, (_, j) => j);
-  for (let i = 1; i <= a.length; i++) {
-    const next = [i];
-    for (let j = 1; j <= b.length; j++) {
-      next.push(Math.min(row[j]! + 1, next[j - 1]! + 1, row[j - 1]! + (a[i - 1] === b[j - 1] ? 0 : 1)));
-    }
-    row = next;
-  }
-  return row[b.length]!;
 }

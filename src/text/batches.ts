@@ -1,5 +1,6 @@
 import { ConfigError } from "../errors.ts";
 import type { Random } from "../tensor/random.ts";
+import type { TokenSource } from "./token-file.ts";
 
 /** One batch of next-token prediction: `inputs` and `targets` are int32 `[B, T]`, row-major. */
 export interface TokenBatch {
@@ -22,7 +23,7 @@ export interface BatchShape {
 export type BatchSource = (step: number) => TokenBatch;
 
 /** Rows that begin at random places of a text. */
-export function randomWindows(ids: Int32Array, shape: BatchShape, random: Random): BatchSource {
+export function randomWindows(ids: TokenSource, shape: BatchShape, random: Random): BatchSource {
   const places = checkLength("randomWindows", ids, shape.time);
   return (step) =>
     rowsAt(ids, shape, random.fork(`batch ${step}`).integers(new Int32Array(shape.batch), 0, places));
@@ -33,7 +34,7 @@ export function randomWindows(ids: Int32Array, shape: BatchShape, random: Random
  * The text is cut into B equal strips; after the end of the strips every row begins again.
  */
 export function runningWindows(
-  ids: Int32Array,
+  ids: TokenSource,
   shape: BatchShape,
 ): BatchSource & { readonly stepsPerPass: number } {
   const strip = Math.floor((ids.length - 1) / shape.batch);
@@ -55,7 +56,7 @@ export function runningWindows(
 }
 
 /** Every token predicted once: the text in order, the last batch as many rows as are left. */
-export function* evaluationWindows(ids: Int32Array, shape: BatchShape): Generator<TokenBatch> {
+export function* evaluationWindows(ids: TokenSource, shape: BatchShape): Generator<TokenBatch> {
   checkLength("evaluationWindows", ids, shape.time);
   const rows = Math.floor((ids.length - 1) / shape.time);
   for (let row = 0; row < rows; row += shape.batch) {
@@ -68,7 +69,7 @@ export function* evaluationWindows(ids: Int32Array, shape: BatchShape): Generato
   }
 }
 
-function rowsAt(ids: Int32Array, { batch, time }: BatchShape, starts: Int32Array): TokenBatch {
+function rowsAt(ids: TokenSource, { batch, time }: BatchShape, starts: Int32Array): TokenBatch {
   const inputs = new Int32Array(batch * time);
   const targets = new Int32Array(batch * time);
   for (let b = 0; b < batch; b++) {
@@ -79,7 +80,7 @@ function rowsAt(ids: Int32Array, { batch, time }: BatchShape, starts: Int32Array
   return { inputs, targets, batch, time };
 }
 
-function checkLength(who: string, ids: Int32Array, time: number): number {
+function checkLength(who: string, ids: TokenSource, time: number): number {
   if (ids.length <= time) {
     throw new ConfigError(
       `[${who}] the text is shorter than the context: expected more than ${time} tokens, got ${ids.length}`,

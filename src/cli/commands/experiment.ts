@@ -5,19 +5,15 @@ import { ConfigError } from "../../errors.ts";
 import { type Curve, svgPlot, terminalPlot } from "../../report/curves.ts";
 import { Progress } from "../../report/progress.ts";
 import { formatCount, table } from "../../report/table.ts";
-import * as all from "../../tasks/all.ts";
-import {
-  type Comparison,
-  type ComparisonRow,
-  type ComparisonRun,
-  compare,
-  summarize,
-} from "../../tasks/comparison/experiment.ts";
+import type { Experiment } from "../../tasks/comparison/experiment-entry.ts";
+import { type ComparisonRow, type ComparisonRun, summarize } from "../../tasks/comparison/trials.ts";
+import { experiments } from "../../tasks/experiments.ts";
 import { writeText } from "../../train/run-folder.ts";
 import { type DeviceOptions, describeDevice, openDevice } from "../device.ts";
 import { withInterrupt } from "../exit.ts";
 import { deviceFlags, positiveInteger } from "../flags.ts";
 import { freeFolder } from "../folder.ts";
+import { unknownName } from "../names.ts";
 import { experimentHeadline } from "./experiment-headline.ts";
 import { experimentImages } from "./experiment-images.ts";
 
@@ -29,89 +25,122 @@ interface Options extends DeviceOptions {
   readonly json?: boolean;
 }
 
-const comparisons: readonly Comparison[] = Object.values(all);
-
 /** `linnet experiment`: several mechanisms under one budget. */
 export function experiment(program: Command): void {
-  const list = comparisons.map(({ id, title }) => `  ${id.padEnd(10)} ${title}`).join("\n");
+  const list = experiments.map(({ id, title }) => `  ${id.padEnd(15)} ${title}`).join("\n");
   const command = deviceFlags(
     program
       .command("experiment")
       .enablePositionalOptions()
       .description("Train several mechanisms on one task under one budget and compare them.")
-      .argument("<name>", comparisons.map((comparison) => comparison.id).join(", "))
+      .argument("<name>", experiments.map(({ id }) => id).join(", "))
+      .argument("[data]", "what classification, masked and reverse read")
       .option("--preset <name>", "quick, or paper for the published setting", "quick")
       .option("--seeds <number>", "seeds of each contender", positiveInteger, 1)
       .option("--only <names>", "contenders, parted by commas")
       .option("--out <folder>", "folder of the plot and the figures (default: under runs/)")
-      .option("--json", "print JSON")
-      .addHelpText(
-        "after",
-        `\nExperiments:\n${list}\n\nExample:\n  linnet experiment mqar --preset quick --seeds 3`,
-      ),
-  ).action((name: string, options: Options) => withInterrupt((signal) => run(name, options, signal)));
+      .option("--json", "print JSON"),
+  );
   experimentImages(command);
   experimentHeadline(command);
+  command
+    .addHelpText(
+      "after",
+      `
+Experiments:
+${list}
+
+Examples:
+  linnet experiment mqar --preset quick --seeds 3
+  linnet experiment classification mails/    (sub-folders are labels)
+  linnet experiment masked book.txt --only softmax,linear
+  linnet experiment reverse pairs.tsv        (SOURCE<tab>TARGET lines)`,
+    )
+    .action((name: string, data: string | undefined, options: Options) =>
+      withInterrupt((signal) => run(name, data, options, signal)),
+    );
 }
 
-async function run(name: string, options: Options, signal: AbortSignal): Promise<void> {
-  const comparison = comparisons.find(({ id }) => id === name);
-  if (comparison === undefined) {
+/** The experiment and the setting that the arguments name; a ConfigError says what there is. */
+function chosen(name: string, data: string | undefined, { preset: id, only }: Options) {
+  const known = experiments.map((candidate) => candidate.id);
+  const found = experiments.find((candidate) => candidate.id === name);
+  if (found === undefined) throw unknownName("experiment", "experiment", name, known);
+  const preset = found.presets[id];
+  if (preset === undefined) throw unknownName("experiment", "preset", id, Object.keys(found.presets));
+  if (data === undefined && found.data?.isRequired) {
     throw new ConfigError(
-      `[experiment] unknown experiment "${name}": expected one of ${comparisons.map(({ id }) => id).join(", ")}`,
+      `[experiment] ${name} reads data: expected a ${found.data.what}, got none`,
+      `Such as: linnet experiment ${name} PATH`,
     );
   }
-  const preset = comparison.presets[options.preset];
-  if (preset === undefined) {
-    throw new ConfigError(
-      `[experiment] unknown preset "${options.preset}": expected one of ${Object.keys(comparison.presets).join(", ")}`,
-    );
-  }
-  const only = options.only?.split(",");
-  const unknown = only?.find((one) => !preset.contenders.some((contender) => contender.name === one));
-  if (unknown !== undefined) {
-    throw new ConfigError(
-      `[experiment] unknown contender "${unknown}": expected some of ${preset.contenders.map((contender) => contender.name).join(", ")}`,
-    );
-  }
+  if (data !== undefined && found.data === undefined)
+    throw new ConfigError(`[experiment] ${name} makes its own data: expected no path, got ${data}`);
+  const names = preset.contenders.map((contender) => contender.name);
+  for (const one of only?.split(",") ?? [])
+    if (!names.includes(one)) throw unknownName("experiment", "contender", one, names);
+  return { experiment: found, preset };
+}
+
+async function run(
+  name: string,
+  path: string | undefined,
+  options: Options,
+  signal: AbortSignal,
+): Promise<void> {
+  const { experiment: found, preset } = chosen(name, path, options);
   const say = options.json ? (text: string) => void process.stderr.write(`${text}\n`) : console.log;
   const device = await openDevice(options);
-  const runs: ComparisonRun[] = [];
+  let runs: ComparisonRun[];
   try {
-    say(`${comparison.title}: ${preset.description}\n${describeDevice(device)}\n`);
-    let progress = new Progress("", process.stderr);
-    let current = "";
-    const seeds = Array.from({ length: options.seeds }, (_, i) => i + 1);
-    for await (const result of compare(preset, device, {
-      ...{ seeds, signal },
-      ...(only === undefined ? {} : { only }),
-      onStep: ({ name: who, seed, step, steps, loss }) => {
-        const label = options.seeds > 1 ? `${who} ${seed}` : who;
-        if (label !== current) {
-          progress.end();
-          progress = new Progress(label.padEnd(12), process.stderr);
-          current = label;
-        }
-        progress.update(step / steps, `step ${step} loss ${loss.toFixed(3)}`);
-      },
-    })) {
-      runs.push(result);
-    }
-    progress.end();
+    say(`${found.title}: ${preset.description}\n${describeDevice(device)}\n`);
+    runs = await compareAll(found, device, path, options, say, signal);
   } finally {
     device.close();
   }
   const folder = options.out ?? (await freeFolder(`runs/${name}-${options.preset}`));
-  await keep(folder, comparison, options.preset, runs);
+  await keep(folder, found, options.preset, runs);
   const rows = summarize(runs);
   if (options.json)
     console.log(JSON.stringify({ experiment: name, preset: options.preset, rows, runs }, null, 2));
-  else show(comparison, rows, runs, folder);
+  else show(found, rows, runs, folder);
+}
+
+async function compareAll(
+  { run: compare }: Experiment,
+  device: Awaited<ReturnType<typeof openDevice>>,
+  path: string | undefined,
+  options: Options,
+  say: (line: string) => void,
+  signal: AbortSignal,
+): Promise<ComparisonRun[]> {
+  const runs: ComparisonRun[] = [];
+  let progress = new Progress("", process.stderr);
+  let current = "";
+  const seeds = Array.from({ length: options.seeds }, (_, i) => i + 1);
+  for await (const result of compare(options.preset, device, {
+    ...{ seeds, signal, say },
+    ...(path === undefined ? {} : { path }),
+    ...(options.only === undefined ? {} : { only: options.only.split(",") }),
+    onStep: ({ name: who, seed, step, steps, loss }) => {
+      const label = options.seeds > 1 ? `${who} ${seed}` : who;
+      if (label !== current) {
+        progress.end();
+        progress = new Progress(label.padEnd(12), process.stderr);
+        current = label;
+      }
+      progress.update(step / steps, `step ${step} loss ${loss.toFixed(3)}`);
+    },
+  })) {
+    runs.push(result);
+  }
+  progress.end();
+  return runs;
 }
 
 async function keep(
   folder: string,
-  comparison: Comparison,
+  comparison: Experiment,
   preset: string,
   runs: readonly ComparisonRun[],
 ): Promise<void> {
@@ -123,7 +152,7 @@ async function keep(
 }
 
 function show(
-  comparison: Comparison,
+  comparison: Experiment,
   rows: readonly ComparisonRow[],
   runs: readonly ComparisonRun[],
   folder: string,

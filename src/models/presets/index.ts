@@ -1,4 +1,4 @@
-import { ConfigError } from "../../errors.ts";
+import { ConfigError, nearestFirst } from "../../errors.ts";
 import type { Preset } from "../preset.ts";
 import * as all from "./all.ts";
 
@@ -10,12 +10,14 @@ export const presets: readonly Preset[] = Object.values(all).sort((a, b) => (a.i
 /**
  * The preset with an id.
  *
- * @throws ConfigError that names the known ones.
+ * @throws ConfigError that names the known ones, nearest first.
  */
 export function preset(id: string): Preset {
   const found = presets.find((candidate) => candidate.id === id);
   if (found !== undefined) return found;
-  throw new ConfigError(
-    `[preset] unknown preset "${id}": expected one of ${presets.map((known) => known.id).join(", ")}`,
+  const known = nearestFirst(
+    id,
+    presets.map((candidate) => candidate.id),
   );
+  throw new ConfigError(`[preset] unknown preset "${id}": expected one of ${known.join(", ")}`);
 }

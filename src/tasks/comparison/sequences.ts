@@ -5,6 +5,7 @@ import type { Device } from "../../device/device.ts";
 import type { Decoder } from "../../models/decoder.ts";
 import type { Random } from "../../tensor/random.ts";
 import type { Task } from "../../train/loop.ts";
+import { type SequenceScore, Tally } from "./score.ts";
 
 /** Rows of token ids with the ids wanted after each; −100 where nothing is asked. */
 export interface SequenceBatch {
@@ -39,14 +40,6 @@ export function makeSequences(
   return { inputs, targets, batch, time };
 }
 
-/** How a model answers. */
-export interface SequenceScore {
-  /** Mean cross-entropy over what is asked, in nats. */
-  readonly nats: number;
-  /** Share of what is asked whose most likely answer is right. */
-  readonly accuracy: number;
-}
-
 /** The training task of a decoder on such rows. */
 export function sequenceTask(model: Decoder, device: Device): Task<SequenceBatch> {
   return {
@@ -65,27 +58,13 @@ export async function scoreSequences(
   device: Device,
   batches: readonly SequenceBatch[],
 ): Promise<SequenceScore> {
-  let nats = 0;
-  let right = 0;
-  let asked = 0;
+  const tally = new Tally();
   for (const { inputs, targets, batch, time } of batches) {
     const logits = scope(device, () =>
       noGrad(() => model.forward(tensor(device, inputs, [batch, time], { dtype: "int32" })).logits),
     );
-    const values = await logits.data();
+    tally.add(await logits.data(), model.config.vocabularySize, targets);
     logits.dispose();
-    const vocabulary = model.config.vocabularySize;
-    for (const [at, target] of targets.entries()) {
-      if (target === unasked) continue;
-      const row = values.subarray(at * vocabulary, (at + 1) * vocabulary);
-      let best = 0;
-      for (let i = 1; i < vocabulary; i++) if (row[i]! > row[best]!) best = i;
-      let total = 0;
-      for (const value of row) total += Math.exp(value - row[best]!);
-      nats += row[best]! + Math.log(total) - row[target]!;
-      right += best === target ? 1 : 0;
-      asked++;
-    }
   }
-  return { nats: nats / Math.max(1, asked), accuracy: right / Math.max(1, asked) };
+  return tally.score;
 }
