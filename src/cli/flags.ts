@@ -26,3 +26,19 @@ export function deviceFlags(command: Command): Command {
       ).choices(["auto", "a", "b", "c"]),
     );
 }
+
+/** A whole number from 0 to the largest that is exact: seeds. */
+export function wholeNumber(text: string): number {
+  const value = Number(text);
+  if (text.trim() === "" || !Number.isSafeInteger(value) || value < 0)
+    throw new InvalidArgumentError("a whole number >= 0 is expected.");
+  return value;
+}
+
+/** Whole numbers >= 1 parted by commas, ascending. */
+export function positiveIntegers(text: string): number[] {
+  return text
+    .split(",")
+    .map(positiveInteger)
+    .sort((a, b) => a - b);
+}

@@ -13,5 +13,5 @@ export {
   type SequenceToSequenceConfig,
   type SequenceToSequenceContext,
 } from "./sequence-to-sequence.ts";
-export { type ModelSize, modelSize } from "./size.ts";
+export { type CarriedBytes, layerBytes, type ModelSize, modelSize } from "./size.ts";
 export { ModelState } from "./state.ts";

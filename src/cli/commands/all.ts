@@ -1,5 +1,7 @@
 import type { Command } from "commander";
+import { bench } from "./bench.ts";
 import { demo } from "./demo.ts";
+import { doctor } from "./doctor.ts";
 import { experiment } from "./experiment.ts";
 import { generate } from "./generate.ts";
 import { mechanismsCommand } from "./mechanisms.ts";
@@ -14,4 +16,6 @@ export const commands: readonly ((program: Command) => void)[] = [
   experiment,
   models,
   mechanismsCommand,
+  bench,
+  doctor,
 ];

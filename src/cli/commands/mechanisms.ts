@@ -1,22 +1,42 @@
 import type { Command } from "commander";
-import { formNames } from "../../mechanisms/mechanism.ts";
+import { type FormName, formNames, type Mechanism } from "../../mechanisms/mechanism.ts";
 import { mechanisms } from "../../mechanisms/registry.ts";
-import { table } from "../../report/table.ts";
+import { layerBytes } from "../../models/size.ts";
+import { formatBytes, table } from "../../report/table.ts";
+import { positiveInteger } from "../flags.ts";
 
-/** `linnet mechanisms`: what there is and which forms it has. */
+interface Options {
+  readonly width: number;
+  readonly heads: number;
+  readonly context: number;
+  readonly json?: boolean;
+}
+
+const letters: Readonly<Record<FormName, string>> = {
+  recurrent: "r",
+  step: "s",
+  chunkwise: "c",
+  parallel: "p",
+};
+
+/** `linnet mechanisms`: what there is, which forms it has and what it carries. */
 export function mechanismsCommand(program: Command): void {
   program
     .command("mechanisms")
-    .description("List the mechanisms, their traits and forms.")
+    .description("List the mechanisms: traits, forms, and the bytes a layer carries.")
+    .option("--width <number>", "width of the layer whose bytes are shown", positiveInteger, 1024)
+    .option("--heads <number>", "its heads", positiveInteger, 8)
+    .option("--context <tokens>", "context for the bytes of caches", positiveInteger, 8192)
     .option("--json", "print JSON")
-    .action((options: { readonly json?: boolean }) => {
-      const rows = mechanisms.map(({ id, title, traits, forms, sources }) => ({
-        ...{ id, title, traits },
-        source: sources[0]?.id ?? "",
-        forms: formNames.filter((name) => typeof forms[name] === "function"),
-      }));
+    .addHelpText(
+      "after",
+      "\nExamples:\n  linnet mechanisms\n  linnet mechanisms --width 2048 --context 131072",
+    )
+    .action((options: Options) => {
+      const rows = mechanisms.map((mechanism) => rowOf(mechanism, options));
       if (options.json) {
-        console.log(JSON.stringify({ rows }, null, 2));
+        const { width, heads, context } = options;
+        console.log(JSON.stringify({ width, heads, context, rows }, null, 2));
         return;
       }
       console.log(
@@ -24,10 +44,25 @@ export function mechanismsCommand(program: Command): void {
           { title: "id", value: (row) => row.id },
           { title: "decay", value: (row) => row.traits.decay },
           { title: "write", value: (row) => row.traits.write },
-          { title: "state", value: (row) => (row.traits.constantState ? "fixed" : "grows") },
+          { title: "state", value: (row) => bytesOr(row.stateBytes), align: "right" },
+          { title: "cache", value: (row) => bytesOr(row.cacheBytes), align: "right" },
+          { title: "forms", value: (row) => row.forms.map((form) => letters[form]).join("") },
           { title: "source", value: (row) => row.source },
-          { title: "forms", value: (row) => row.forms.join(" ") },
         ]),
+      );
+      console.log(
+        `\nstate and cache: a layer of width ${options.width} with ${options.heads} heads, a sequence of ${options.context} tokens\nforms: recurrent, step, chunkwise, parallel`,
       );
     });
 }
+
+function rowOf({ id, title, traits, forms, sources, layer }: Mechanism, { width, heads, context }: Options) {
+  const { stateBytes, cacheBytesPerToken } = layerBytes(layer({ width, heads }));
+  return {
+    ...{ id, title, traits, source: sources[0]?.id ?? "" },
+    ...{ stateBytes, cacheBytesPerToken, cacheBytes: cacheBytesPerToken * context },
+    forms: formNames.filter((name) => typeof forms[name] === "function"),
+  };
+}
+
+const bytesOr = (bytes: number): string => (bytes === 0 ? "–" : formatBytes(bytes));

@@ -1,0 +1,159 @@
+/** Runs as a person has them: interrupted, killed, damaged, on a full disk. */
+import assert from "node:assert/strict";
+import { cp, readdir, readFile, truncate, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { test } from "node:test";
+import { inFolder, linnet, start } from "./process.ts";
+
+const timeout = 240_000;
+const small = [
+  ...["--width", "32", "--layers", "2", "--heads", "2", "--tokenizer", "bytes", "--threads", "1"],
+  ...["--time", "32", "--batch", "2"],
+];
+
+async function stepsOf(run: string): Promise<number[]> {
+  const lines = (await readFile(join(run, "metrics.jsonl"), "utf8")).trim().split("\n");
+  return lines.map((line) => (JSON.parse(line) as { step: number }).step);
+}
+
+const counted = (last: number): number[] => Array.from({ length: last }, (_, i) => i + 1);
+
+async function withText(folder: string): Promise<void> {
+  await writeFile(join(folder, "book.txt"), "the whale and the sea and the ship.\n".repeat(200));
+}
+
+for (const signal of ["SIGINT", "SIGTERM"] as const) {
+  test(`training that gets ${signal} saves, ends with 130, and goes on where it was`, { timeout }, () =>
+    inFolder(async (folder) => {
+      await withText(folder);
+      const job = start(folder, ["train", "book.txt", ...small, "--steps", "100000", "--json"]);
+      await job.said('"step":5,');
+      job.child.kill(signal);
+      const { code, stderr } = await job.ended;
+      assert.equal(code, 130, stderr);
+      assert.match(stderr, /interrupted/);
+      const run = join(folder, "runs", "book");
+      const done = (await stepsOf(run)).length;
+      assert.deepEqual(await stepsOf(run), counted(done));
+      assert.ok(done >= 5);
+      const steps = String(done + 3);
+      const more = await linnet(folder, [
+        "train",
+        "--resume",
+        "runs/book",
+        "--steps",
+        steps,
+        "--threads",
+        "1",
+      ]);
+      assert.equal(more.code, 0, more.stderr);
+      assert.deepEqual(await stepsOf(run), counted(done + 3));
+      const written = await linnet(folder, [
+        ...["generate", "runs/book", "--prompt", "the", "--max-new-tokens", "4", "--threads", "1", "--json"],
+      ]);
+      assert.equal(written.code, 0, written.stderr);
+      assert.equal(JSON.parse(written.stdout).ids.length, 4);
+    }),
+  );
+}
+
+test("a run that is killed outright keeps its last save", { timeout }, () =>
+  inFolder(async (folder) => {
+    await withText(folder);
+    const job = start(folder, ["train", "book.txt", ...small, "--steps", "100000", "--json"]);
+    await job.said('"step":230,');
+    job.child.kill("SIGKILL");
+    await job.ended;
+    const more = await linnet(folder, [
+      "train",
+      "--resume",
+      "runs/book",
+      "--steps",
+      "1000",
+      "--seconds",
+      "0.01",
+    ]);
+    assert.equal(more.code, 0, more.stderr);
+    const steps = await stepsOf(join(folder, "runs", "book"));
+    assert.deepEqual(steps, counted(steps.length));
+    assert.ok(steps.length > 200, `${steps.length} steps`);
+  }),
+);
+
+test("damaged and foreign runs end with 1 and say what is wrong", { timeout }, () =>
+  inFolder(async (folder) => {
+    await withText(folder);
+    const made = await linnet(folder, ["train", "book.txt", ...small, "--steps", "3", "--out", "good"]);
+    assert.equal(made.code, 0, made.stderr);
+    const damaged = async (
+      name: string,
+      damage: (run: string) => Promise<void>,
+      message: RegExp,
+      args: string[],
+    ): Promise<void> => {
+      const run = join(folder, name);
+      await cp(join(folder, "good"), run, { recursive: true });
+      await damage(run);
+      const { code, stderr } = await linnet(
+        folder,
+        args.map((arg) => (arg === "RUN" ? name : arg)),
+      );
+      assert.match(stderr, message, name);
+      assert.equal(code, 1, name);
+      assert.doesNotMatch(stderr, /\n\s+at /, `${name}: no stack`);
+    };
+    const resume = ["train", "--resume", "RUN", "--steps", "9", "--threads", "1"];
+    const generate = ["generate", "RUN", "--max-new-tokens", "2", "--threads", "1"];
+    const flip = async (file: string): Promise<void> => {
+      const bytes = await readFile(file);
+      bytes[bytes.length - 9]! ^= 4;
+      await writeFile(file, bytes);
+    };
+    await damaged(
+      "flipped",
+      (run) => flip(join(run, "model.safetensors")),
+      /do not fit their checksum/,
+      generate,
+    );
+    await damaged("flipped-resume", (run) => flip(join(run, "resume.safetensors")), /checksum/, resume);
+    const cut = (run: string) => truncate(join(run, "model.safetensors"), 4000);
+    await damaged("cut", cut, /model\.safetensors/, generate);
+    const other = async (run: string): Promise<void> => {
+      const config = JSON.parse(await readFile(join(run, "config.json"), "utf8"));
+      config.model.width = 48;
+      await writeFile(join(run, "config.json"), JSON.stringify(config));
+    };
+    await damaged("other", other, /holds another model: .*expected \[/, resume);
+    const broken = (run: string) => writeFile(join(run, "config.json"), '{"format":');
+    await damaged("broken", broken, /config\.json is not JSON/, resume);
+    const again = await linnet(folder, ["train", "book.txt", ...small, "--steps", "3", "--out", "good"]);
+    assert.match(again.stderr, /already holds a run/);
+    assert.equal(again.code, 1);
+  }),
+);
+
+test("a full disk leaves the files of the last save as they were", { timeout }, () =>
+  inFolder(async (folder) => {
+    await withText(folder);
+    const made = await linnet(folder, ["train", "book.txt", ...small, "--steps", "3", "--out", "run"]);
+    assert.equal(made.code, 0, made.stderr);
+    const files = ["config.json", "model.safetensors", "resume.safetensors"];
+    const read = () => Promise.all(files.map((file) => readFile(join(folder, "run", file))));
+    const before = await read();
+    // Files of more than 64 KiB cannot be written: what a full disk says to a save.
+    const full = await linnet(folder, ["train", "--resume", "run", "--steps", "6", "--threads", "1"], {
+      before: "ulimit -f 64",
+      env: { TSX_DISABLE_CACHE: "1" },
+    });
+    assert.equal(full.code, 1, full.stderr + full.stdout);
+    assert.match(full.stderr, /could not be written|cannot be written|EFBIG|too large/i);
+    assert.deepEqual(await read(), before);
+    assert.deepEqual(
+      (await readdir(join(folder, "run"))).filter((name) => name.endsWith(".tmp")),
+      [],
+    );
+    const after = await linnet(folder, ["train", "--resume", "run", "--steps", "6", "--threads", "1"]);
+    assert.equal(after.code, 0, after.stderr);
+    assert.deepEqual(await stepsOf(join(folder, "run")), counted(6));
+  }),
+);
