@@ -56,7 +56,9 @@ export function demo(program: Command): void {
       .option("--seconds <number>", "seconds of training", Number, 90)
       .option("--out <folder>", "run folder (default: a new one under runs/)")
       .option("--json", "print the closing figures as JSON"),
-  ).action((options: DemoOptions) => withInterrupt((signal) => runDemo(options, signal)));
+  )
+    .addHelpText("after", "\nExamples:\n  linnet demo\n  linnet demo --seconds 300 --out runs/whale")
+    .action((options: DemoOptions) => withInterrupt((signal) => runDemo(options, signal)));
 }
 
 async function runDemo(options: DemoOptions, signal: AbortSignal): Promise<void> {

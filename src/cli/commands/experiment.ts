@@ -91,19 +91,23 @@ async function run(
   const { experiment: found, preset } = chosen(name, path, options);
   const say = options.json ? (text: string) => void process.stderr.write(`${text}\n`) : console.log;
   const device = await openDevice(options);
-  let runs: ComparisonRun[];
+  const runs: ComparisonRun[] = [];
+  let folder = options.out;
   try {
     say(`${found.title}: ${preset.description}\n${describeDevice(device)}\n`);
-    runs = await compareAll(found, device, path, options, say, signal);
+    await compareAll(found, device, path, options, { say, signal, runs });
   } finally {
     device.close();
+    // What was finished before an interruption is kept as well.
+    if (runs.length > 0) {
+      folder ??= await freeFolder(`runs/${name}-${options.preset}`);
+      await keep(folder, found, options.preset, runs);
+    }
   }
-  const folder = options.out ?? (await freeFolder(`runs/${name}-${options.preset}`));
-  await keep(folder, found, options.preset, runs);
   const rows = summarize(runs);
   if (options.json)
     console.log(JSON.stringify({ experiment: name, preset: options.preset, rows, runs }, null, 2));
-  else show(found, rows, runs, folder);
+  else show(found, rows, runs, folder ?? "runs");
 }
 
 async function compareAll(
@@ -111,10 +115,16 @@ async function compareAll(
   device: Awaited<ReturnType<typeof openDevice>>,
   path: string | undefined,
   options: Options,
-  say: (line: string) => void,
-  signal: AbortSignal,
-): Promise<ComparisonRun[]> {
-  const runs: ComparisonRun[] = [];
+  {
+    say,
+    signal,
+    runs,
+  }: {
+    readonly say: (line: string) => void;
+    readonly signal: AbortSignal;
+    readonly runs: ComparisonRun[];
+  },
+): Promise<void> {
   let progress = new Progress("", process.stderr);
   let current = "";
   const seeds = Array.from({ length: options.seeds }, (_, i) => i + 1);
@@ -135,7 +145,6 @@ async function compareAll(
     runs.push(result);
   }
   progress.end();
-  return runs;
 }
 
 async function keep(

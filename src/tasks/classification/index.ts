@@ -85,10 +85,9 @@ function padded(items: readonly LabelledIds[], longest: number): LabelledBatch {
  * const classifier = new Classifier({ vocabularySize: 257, width: 16, layers: 1, heads: 2, pattern: ["linear"], classes: 2 });
  * initialize(classifier, device, random);
  * const items = ["good", "bad"].map((text, label) => ({ ids: bytes().encode(text), label }));
- * const own = new Optimizer(adamW(), classifier.namedParameters(), { learningRate: 1e-2 });
  * const batches = labelledBatches(items, { batch: 4, time: 8 }, random);
- * for await (const { loss } of train(classification(classifier, device), { device, batches, optimizer: own, steps: 3 }))
- *   console.log(loss);
+ * const loss = classification(classifier, device).loss(batches(0), { training: true, random });
+ * console.log(loss.shape); // []
  */
 export function classification(model: Classifier, device: Device): Task<LabelledBatch> {
   return {

@@ -74,9 +74,8 @@ export function maskedWindows(
  * initialize(masked, device, random);
  * const ids = bytes().encode("the whale and the sea and the ship. ".repeat(9));
  * const batches = maskedWindows(ids, { batch: 2, time: 16 }, { maskId: 257, vocabularySize: 257 }, random);
- * const own = new Optimizer(adamW(), masked.namedParameters(), { learningRate: 1e-2 });
- * for await (const { loss } of train(maskedTokens(masked, device), { device, batches, optimizer: own, steps: 3 }))
- *   console.log(loss);
+ * const loss = maskedTokens(masked, device).loss(batches(0), { training: true, random });
+ * console.log(loss.shape); // []
  */
 export function maskedTokens(model: MaskedModel, device: Device): Task<TokenBatch> {
   return {
