@@ -153,7 +153,7 @@ function checkBalanceGradient(model: Experts): void {
   const numeric = (at(1e-6) - at(-1e-6)) / 2e-6;
   const analytic = scope(device, () => {
     const [gradient] = gradients([model.forward(x, true).balance!], [x]);
-    return gradient!.dataSync().reduce((sum, value, i) => sum + value * direction[i]!, 0);
+    return Float64Array.from(gradient!.dataSync()).reduce((sum, value, i) => sum + value * direction[i]!, 0);
   });
   assert.ok(Math.abs(analytic - numeric) <= 1e-7, `balance: ${analytic}, numeric ${numeric}`);
 }
