@@ -144,14 +144,15 @@ function fastest(run: () => void, seconds: number): number {
 
 /** The number of images at once that makes the middle step of an image cheapest. */
 function bestBatch(rig: Rig, total: number, limits: MeasureLimits, bytesPerImage: number): number {
+  const middle = Math.ceil(total / 2);
+  // Compiled code is at its best after some calls.
+  rig.step(Math.min(64, middle), 4, limits.positionSeconds);
   let best = { batch: 1, each: Number.POSITIVE_INFINITY };
   for (const batch of batches) {
     if (batch > 1 && batch * bytesPerImage > limits.memory) break;
     limits.signal?.throwIfAborted();
-    const seconds = rig.step(Math.ceil(total / 2), batch, limits.positionSeconds / 2);
+    const seconds = rig.step(middle, batch, limits.positionSeconds / 2);
     if (seconds / batch < 0.98 * best.each) best = { batch, each: seconds / batch };
-    // Far past the best there is nothing to find, and steps take long.
-    else if (seconds / batch > 1.15 * best.each) break;
     if (seconds > longestTrial) break;
   }
   return best.batch;

@@ -75,7 +75,7 @@ export const imagePresets: Readonly<Record<string, ImagePreset>> = {
     sizes: { width: 64, layers: 4, heads: 4 },
     contenders,
     seesNeighbours: true,
-    ...{ batch: 8, steps: 1_000_000, seconds: 600, learningRate: 3e-3, weightDecay: 0.01, warmup: 30 },
+    ...{ batch: 4, steps: 1_000_000, seconds: 600, learningRate: 4e-3, weightDecay: 0.01, warmup: 30 },
     decays: true,
     rule: () => adamW({ beta2: 0.98 }),
     ...{ heldOut: 500, looks: 6 },

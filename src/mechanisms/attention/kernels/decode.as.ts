@@ -111,6 +111,26 @@ function emptyBlock(job: DecodeJob, block: Block): void {
   return true;
 }
 
+/** Rows read ahead at a time. */
+// @ts-ignore: decorator
+@inline const AHEAD: i32 = 16;
+
+/**
+ * Reads one number of every cache line of the next rows after `j`, where rows lie side by side. Four rows at once, head by
+ * head, is no order that the machine foresees: in the order of memory it fetches what follows by itself, and rows are
+ * there when they are due.
+ */
+function readAhead(block: Block, slab: usize, batch: i32, token: i32, width: i32, j: i32): void {
+  if (token != width || ((j - block.first) & (AHEAD - 1)) != 0) return;
+  const from = j == block.first ? j : j + AHEAD;
+  const last = min(j + 2 * AHEAD, block.end);
+  let at = rowsAt(slab, batch, token, 0, block.slot, from, 0);
+  const end = at + (<usize>(max(last - from, 0) * token) << 2);
+  let x = f32x4.splat(0);
+  for (; at + 64 <= end; at += 64) x = v128.or(x, v128.load(at));
+  v128.store(changetype<usize>(block) + 32, x);
+}
+
 /** Scores of all heads, four keys at a time. */
 function score(job: DecodeJob, block: Block): void {
   const group = job.queryHeads / job.keyHeads;
@@ -119,6 +139,7 @@ function score(job: DecodeJob, block: Block): void {
   const scoreRow = <usize>job.blockKeys << 2;
   for (let j = block.first; j < block.end; j += 4) {
     const at = block.scores + (<usize>(j - block.first) << 2);
+    readAhead(block, job.k, job.kBatch, job.kToken, job.keyHeads * job.keyWidth, j);
     for (let head = 0; head < job.queryHeads; head++) {
       const k = rowsAt(job.k, job.kBatch, job.kToken, job.kHead, block.slot, j, head / group);
       const q = block.queries + <usize>head * width;
@@ -205,6 +226,7 @@ function addValues(job: DecodeJob, block: Block): void {
       j++;
       continue;
     }
+    readAhead(block, job.v, job.vBatch, job.vToken, job.keyHeads * job.valueWidth, j);
     for (let head = 0; head < job.queryHeads; head++) {
       const p = block.scores + (<usize>(head * job.blockKeys + j - block.first) << 2);
       const v = rowsAt(job.v, job.vBatch, job.vToken, job.vHead, block.slot, j, head / group);
