@@ -1,7 +1,7 @@
 import { rowsOf } from "../../autograd/rows.ts";
 import { empty, tensor } from "../../autograd/tensor.ts";
 import type { Device, HostKernel, Kernel } from "../../device/device.ts";
-import { ConfigError, ShapeError } from "../../errors.ts";
+import { ConfigError, DtypeError, ShapeError } from "../../errors.ts";
 import { solveAxes } from "../../tensor/axes.ts";
 import type { TypedArray } from "../../tensor/dtype.ts";
 import { packed } from "../contiguous/index.ts";
@@ -112,6 +112,7 @@ function turn({ x, cosines, sines, positions }: Inputs, offset: number, directio
       "Build a longer table with rotaryTable.",
     );
   }
+  if (positions !== undefined) checkPositions(positions, sizes.P);
   const y = empty(x.device, x.shape, { dtype: x.dtype });
   const rows = rowsOf(x, 2);
   const places = positions === undefined ? y : packed(positions);
@@ -126,6 +127,24 @@ function turn({ x, cosines, sines, positions }: Inputs, offset: number, directio
     scratchBytes: 0,
   });
   return y;
+}
+
+/** Tables long enough for positions that were read before: all layers of a call share them. */
+const within = new WeakMap<Tensor, number>();
+
+function checkPositions(positions: Tensor, count: number): void {
+  if (positions.dtype !== "int32")
+    throw new DtypeError(`[rotary] positions are whole numbers: expected int32, got ${positions.dtype}`);
+  if ((within.get(positions) ?? Number.POSITIVE_INFINITY) <= count) return;
+  const values = positions.dataSync();
+  const at = values.findIndex((value) => !(value >= 0 && value < count));
+  if (at >= 0) {
+    throw new ShapeError(
+      `[rotary] positions lie in the table: expected 0 to ${count - 1}, got ${values[at]} at token ${at}`,
+      "Build a longer table with rotaryTable.",
+    );
+  }
+  within.set(positions, count);
 }
 
 const op: Op<Inputs, number, { y: Tensor }> = {
@@ -196,6 +215,30 @@ export const rotaryEntry: OpEntry<RotaryOptions> = {
       inputs: { x: { shape: [2, 0, 1, 16] }, cosines: angles(9, 8), sines: angles(9, 8) },
       options: {},
       terms: 2,
+    },
+    {
+      name: "positions behind the table",
+      inputs: {
+        x: { shape: [1, 3, 1, 4] },
+        cosines: angles(4, 2),
+        sines: angles(4, 2),
+        positions: { shape: [1, 3], sample: "values", values: [0, 4, 1] },
+      },
+      options: {},
+      terms: 2,
+      fails: "E_SHAPE",
+    },
+    {
+      name: "positions before the table",
+      inputs: {
+        x: { shape: [1, 3, 1, 4] },
+        cosines: angles(4, 2),
+        sines: angles(4, 2),
+        positions: { shape: [1, 3], sample: "values", values: [0, -1, 1] },
+      },
+      options: {},
+      terms: 2,
+      fails: "E_SHAPE",
     },
     {
       name: "too far",
