@@ -88,6 +88,7 @@ function tableOf(rows: readonly HeadlineRow[]): string {
     { title: "images/s", value: (row) => row.imagesPerSecond.toPrecision(3), align: "right" },
     { title: "linear is × faster", value: (row) => ratioText(row.ratio), align: "right" },
     { title: "of floor", value: (row) => `${Math.round(100 * row.floorShare)} %`, align: "right" },
+    { title: "of parts", value: (row) => `${Math.round(100 * row.partsShare)} %`, align: "right" },
     { title: "bytes an image", value: (row) => formatBytes(row.bytesPerImage), align: "right" },
     { title: "at once", value: (row) => row.batch },
     { title: "measured", value: (row) => row.measured },

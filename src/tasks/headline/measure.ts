@@ -21,6 +21,11 @@ export interface HeadlineRow {
   readonly ratio: number;
   /** Share of the floor: the larger of operations over the peak and bytes over the bandwidth. */
   readonly floorShare: number;
+  /**
+   * Share of the floors of the two parts of a step added up: what weights and what mixers take at least, one after
+   * another. It differs where one part computes and the other waits for memory.
+   */
+  readonly partsShare: number;
   /** Memory of one image beside the weights: its state at the end, or what a pass over its prefix takes. */
   readonly bytesPerImage: number;
   readonly measured: "whole" | "integrated";
@@ -88,6 +93,8 @@ export class Rig {
     if (!this.#method.carries) return fastest(() => this.pass(t, batch), seconds);
     const states = this.model.decoder.createState(this.#device, batch);
     const slots = Array.from({ length: batch }, (_, n) => n);
+    // Caches get their full room at once instead of growing to it.
+    states.place(0, this.#total);
     const tokens = new Int32Array(batch).fill(7);
     // Positions are learned up to the end of an image, and a step moves on: each begins at the same place.
     const run = (): void => {
@@ -207,10 +214,11 @@ export async function measureMethod(
     if (isWhole) seconds = (await rig.whole(batch, limits.signal)) / batch;
     const { height, width, channels } = model.shape;
     const paper = model.paper[method.id];
+    const floors = floorsOf(method, model, rig.model.output.width, batch, machine);
     return {
       ...{ model: model.name, shape: [height, width, channels], method: method.id },
       ...{ imagesPerSecond: 1 / seconds, bytesPerImage, batch },
-      floorShare: floorOf(method, model, rig.model.output.width, batch, machine) / seconds,
+      ...{ floorShare: floors.whole / seconds, partsShare: floors.parts / seconds },
       measured: isWhole ? "whole" : "integrated",
       ...(paper === undefined ? {} : { paper }),
     };
@@ -219,20 +227,22 @@ export async function measureMethod(
   }
 }
 
-/** Seconds that an image takes at least. */
-function floorOf(
+/** Seconds that an image takes at least: as a whole, and with the parts of its steps one after another. */
+function floorsOf(
   method: HeadlineMethod,
   model: HeadlineModel,
   outputWidth: number,
   batch: number,
   { operationsPerSecond, bytesPerSecond }: MachineLimits,
-): number {
-  let operations = 0;
-  let bytes = 0;
+): { readonly whole: number; readonly parts: number } {
+  let [operations, bytes, parts] = [0, 0, 0];
   for (let t = 1; t <= valuesOf(model.shape); t++) {
-    const cost = stepCost(method, model, outputWidth, t, batch);
-    operations += cost.operations;
-    bytes += cost.bytes;
+    for (const part of Object.values(stepCost(method, model, outputWidth, t, batch))) {
+      operations += part.operations;
+      bytes += part.bytes;
+      parts += Math.max(part.operations / operationsPerSecond, part.bytes / bytesPerSecond);
+    }
   }
-  return Math.max(operations / operationsPerSecond, bytes / bytesPerSecond) / batch;
+  const whole = Math.max(operations / operationsPerSecond, bytes / bytesPerSecond);
+  return { whole: whole / batch, parts: parts / batch };
 }

@@ -132,21 +132,32 @@ export const headlineMethods: readonly HeadlineMethod[] = [
   lsh(4),
 ];
 
-/** The least that one step after `t` values must do for `batch` images together. */
+/** Operations and bytes. */
+export interface Cost {
+  readonly operations: number;
+  readonly bytes: number;
+}
+
+/**
+ * The least that one step after `t` values must do for `batch` images together: the weights' part, and the mixers' part,
+ * which cannot run at the same time as what comes before and after it in a layer.
+ */
 export function stepCost(
   method: HeadlineMethod,
   { sizes }: HeadlineModel,
   outputWidth: number,
   t: number,
   batch: number,
-): { readonly operations: number; readonly bytes: number } {
+): { readonly weights: Cost; readonly mixing: Cost } {
   const { width, layers, heads } = sizes;
   const own = { ...sizes, head: width / heads };
   const weights = layers * method.squares * width ** 2;
   const tokens = method.carries ? 1 : t;
-  const dense = 2 * (tokens * weights + width * outputWidth);
   return {
-    operations: batch * (dense + layers * method.mixing(t, own)),
-    bytes: 4 * weights + batch * layers * method.stateBytes(t, own),
+    weights: { operations: 2 * batch * (tokens * weights + width * outputWidth), bytes: 4 * weights },
+    mixing: {
+      operations: batch * layers * method.mixing(t, own),
+      bytes: batch * layers * method.stateBytes(t, own),
+    },
   };
 }
