@@ -62,18 +62,26 @@ function open(job: Job, unit: i32): void {
 /** What is added to the scores of query i. */
 function fill(job: Job, i: i32, row: usize): void {
   const wide = 2 * job.group;
-  const token = load<i32>(job.tokens + (<usize>(job.group + i) << 2));
+  const own = load<i32>(job.tokens + (<usize>(job.group + i) << 2));
+  const token = i32x4.splat(own);
+  const self = f32x4.splat(job.self), hidden = f32x4.splat(HIDDEN);
+  // Later tokens are hidden where causal, all of them from what stands for no token.
+  const last = i32x4.splat(own < 0 ? -1 : job.causal ? own : i32.MAX_VALUE);
   for (let j = 0; j < wide; j += 4) {
-    const met = meetings(job, job.group + i, j);
-    const lanes = min(4, wide - j);
-    for (let lane = 0; lane < lanes; lane++) {
-      const other = load<i32>(job.tokens + (<usize>(j + lane) << 2));
-      const count = lane == 0 ? i32x4.extract_lane(met, 0) : lane == 1 ? i32x4.extract_lane(met, 1) : lane == 2 ? i32x4.extract_lane(met, 2) : i32x4.extract_lane(met, 3);
-      let value = -load<f32>(job.logs + (<usize>count << 2));
-      if (other == token) value = job.self;
-      if (other < 0 || token < 0 || (job.causal && other > token)) value = HIDDEN;
-      store<f32>(row + (<usize>(j + lane) << 2), value);
+    const other = v128.load(job.tokens + (<usize>j << 2));
+    let value = f32x4.splat(0);
+    if (job.rounds > 1) {
+      const met = meetings(job, job.group + i, j);
+      for (let n = 2; n <= job.rounds; n++) {
+        const less = f32x4.neg(v128.load32_splat(job.logs + (<usize>n << 2)));
+        value = v128.bitselect(less, value, i32x4.eq(met, i32x4.splat(n)));
+      }
     }
+    value = v128.bitselect(self, value, i32x4.eq(other, token));
+    value = v128.bitselect(hidden, value, v128.or(i32x4.lt_s(other, i32x4.splat(0)), i32x4.gt_s(other, last)));
+    const to = row + (<usize>j << 2);
+    if (wide - j >= 4) v128.store(to, value);
+    else v128.store64_lane(to, value, 0);
   }
 }
 
