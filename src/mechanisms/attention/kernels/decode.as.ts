@@ -111,24 +111,33 @@ function emptyBlock(job: DecodeJob, block: Block): void {
   return true;
 }
 
-/** Rows read ahead at a time. */
+/** Keys that are worked at a time. */
 // @ts-ignore: decorator
-@inline const AHEAD: i32 = 16;
+@inline const KEYS: i32 = 4;
 
 /**
- * Reads one number of every cache line of the next rows after `j`, where rows lie side by side. Four rows at once, head by
- * head, is no order that the machine foresees: in the order of memory it fetches what follows by itself, and rows are
- * there when they are due.
+ * Where the rows after the next four keys lie, and how many bytes of them each head reads ahead: 0 where they do not lie
+ * side by side. Four rows at once, head by head, is no order that the machine foresees; read a little ahead in the order
+ * of memory, rows are there when they are due.
  */
-function readAhead(block: Block, slab: usize, batch: i32, token: i32, width: i32, j: i32): void {
-  if (token != width || ((j - block.first) & (AHEAD - 1)) != 0) return;
-  const from = j == block.first ? j : j + AHEAD;
-  const last = min(j + 2 * AHEAD, block.end);
-  let at = rowsAt(slab, batch, token, 0, block.slot, from, 0);
-  const end = at + (<usize>(max(last - from, 0) * token) << 2);
+// @ts-ignore: decorator
+@inline function aheadBytes(job: DecodeJob, block: Block, token: i32, width: i32, j: i32): usize {
+  if (token != width || block.end - j < 2 * KEYS) return 0;
+  return (<usize>(KEYS * token) << 2) / job.queryHeads;
+}
+
+/** One number of every cache line. */
+// @ts-ignore: decorator
+@inline function touch(at: usize, bytes: usize): v128 {
   let x = f32x4.splat(0);
-  for (; at + 64 <= end; at += 64) x = v128.or(x, v128.load(at));
-  v128.store(changetype<usize>(block) + 32, x);
+  for (let i: usize = 0; i + 16 <= bytes; i += 64) x = v128.or(x, v128.load(at + i));
+  return x;
+}
+
+/** Leaves what was touched somewhere, or the engine would not read it. */
+// @ts-ignore: decorator
+@inline function keep(block: Block, seen: v128): void {
+  v128.store(changetype<usize>(block) + 32, seen);
 }
 
 /** Scores of all heads, four keys at a time. */
@@ -139,14 +148,18 @@ function score(job: DecodeJob, block: Block): void {
   const scoreRow = <usize>job.blockKeys << 2;
   for (let j = block.first; j < block.end; j += 4) {
     const at = block.scores + (<usize>(j - block.first) << 2);
-    readAhead(block, job.k, job.kBatch, job.kToken, job.keyHeads * job.keyWidth, j);
+    const ahead = aheadBytes(job, block, job.kToken, job.keyHeads * job.keyWidth, j);
+    const next = rowsAt(job.k, job.kBatch, job.kToken, 0, block.slot, j + KEYS, 0);
+    let seen = f32x4.splat(0);
     for (let head = 0; head < job.queryHeads; head++) {
       const k = rowsAt(job.k, job.kBatch, job.kToken, job.kHead, block.slot, j, head / group);
+      seen = v128.or(seen, touch(next + <usize>head * ahead, ahead));
       const q = block.queries + <usize>head * width;
       const to = at + <usize>head * scoreRow;
       if (block.end - j >= 4) v128.store(to, dotFour(q, k, row, width));
       else for (let i = j; i < block.end; i++) store<f32>(to + (<usize>(i - j) << 2), dotOne(q, k + <usize>(i - j) * row, width));
     }
+    keep(block, seen);
   }
   if (job.maskBytes == 0) return;
   for (let j = block.first; j < block.end; j++) {
@@ -226,14 +239,18 @@ function addValues(job: DecodeJob, block: Block): void {
       j++;
       continue;
     }
-    readAhead(block, job.v, job.vBatch, job.vToken, job.keyHeads * job.valueWidth, j);
+    const ahead = whole ? aheadBytes(job, block, job.vToken, job.keyHeads * job.valueWidth, j) : 0;
+    const next = rowsAt(job.v, job.vBatch, job.vToken, 0, block.slot, j + KEYS, 0);
+    let seen = f32x4.splat(0);
     for (let head = 0; head < job.queryHeads; head++) {
       const p = block.scores + (<usize>(head * job.blockKeys + j - block.first) << 2);
       const v = rowsAt(job.v, job.vBatch, job.vToken, job.vHead, block.slot, j, head / group);
       const o = block.partial + <usize>head * partialRow(job) + 8;
+      seen = v128.or(seen, touch(next + <usize>head * ahead, ahead));
       if (whole) addFour(o, p, v, row, width);
       else addOne(o, load<f32>(p), v, width);
     }
+    keep(block, seen);
     j += keys;
   }
 }
