@@ -123,6 +123,7 @@ for (const [name, options] of Object.entries(kinds)) {
       Math.abs(balance - expected.balance) <= 1e-12,
       `balance ${balance}, expected ${expected.balance}`,
     );
+    x.clearGrad();
     const rows = gradCheck(
       device,
       (inputs) => ({ y: model.forward(inputs["x"]!, true).y }),

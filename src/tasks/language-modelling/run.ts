@@ -6,6 +6,7 @@ import { Decoder } from "../../models/decoder.ts";
 import { initialize } from "../../nn/module.ts";
 import { Random } from "../../tensor/random.ts";
 import { randomWindows, type TokenBatch } from "../../text/batches.ts";
+import type { TokenSource } from "../../text/token-file.ts";
 import type { Tokenizer, TokenizerData } from "../../text/tokenizer.ts";
 import { tokenizerFrom } from "../../text/tokenizer-from.ts";
 import { type Task, type TrainStep, train } from "../../train/loop.ts";
@@ -45,7 +46,7 @@ export interface LanguageRunConfig extends RunConfig {
 
 /** A text as ids: what is trained on and what is held out. */
 export interface TokenizedText {
-  readonly train: Int32Array;
+  readonly train: TokenSource;
   readonly heldOut: Int32Array;
   readonly heldOutBytes: number;
 }
@@ -116,7 +117,7 @@ export class LanguageRun {
    * @param options.seconds Seconds of training at most, those before a resume included.
    */
   async *train(
-    ids: Int32Array,
+    ids: TokenSource,
     options: { readonly signal?: AbortSignal; readonly seconds?: number; readonly steps?: number } = {},
   ): AsyncGenerator<TrainStep> {
     const { training } = this.config;
