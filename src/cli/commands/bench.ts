@@ -3,7 +3,7 @@ import type { WasmDevice } from "../../device/wasm/wasm.ts";
 import { LanguageModel } from "../../generate/language-model.ts";
 import type { DecoderConfig } from "../../models/config.ts";
 import { Decoder } from "../../models/decoder.ts";
-import { type Preset, preset, presets } from "../../models/presets/index.ts";
+import { type Preset, preset } from "../../models/presets/index.ts";
 import { modelSize } from "../../models/size.ts";
 import { initialize } from "../../nn/module.ts";
 import { Progress } from "../../report/progress.ts";
@@ -78,12 +78,15 @@ async function run(ids: readonly string[], options: Options, signal: AbortSignal
   try {
     say(`${describeDevice(device)}, batch ${options.batch} × ${options.time} tokens\n`);
     const progress = new Progress("bench", process.stderr);
-    for (const [i, one] of chosen.entries()) {
-      progress.update(i / chosen.length, one.id);
-      rows.push(await measure(one, options, device, signal));
+    try {
+      for (const [i, one] of chosen.entries()) {
+        progress.update(i / chosen.length, one.id);
+        rows.push(await measure(one, options, device, signal));
+      }
+      progress.update(1, "done");
+    } finally {
+      progress.end();
     }
-    progress.update(1, `${presets.length} presets are known`);
-    progress.end();
   } finally {
     device.close();
   }

@@ -6,7 +6,12 @@ import { type Curve, svgPlot, terminalPlot } from "../../report/curves.ts";
 import { Progress } from "../../report/progress.ts";
 import { formatCount, table } from "../../report/table.ts";
 import type { Experiment } from "../../tasks/comparison/experiment-entry.ts";
-import { type ComparisonRow, type ComparisonRun, summarize } from "../../tasks/comparison/trials.ts";
+import {
+  type ComparisonProgress,
+  type ComparisonRow,
+  type ComparisonRun,
+  summarize,
+} from "../../tasks/comparison/trials.ts";
 import { experiments } from "../../tasks/experiments.ts";
 import { writeText } from "../../train/run-folder.ts";
 import { type DeviceOptions, describeDevice, openDevice } from "../device.ts";
@@ -128,23 +133,25 @@ async function compareAll(
   let progress = new Progress("", process.stderr);
   let current = "";
   const seeds = Array.from({ length: options.seeds }, (_, i) => i + 1);
-  for await (const result of compare(options.preset, device, {
-    ...{ seeds, signal, say },
+  const onStep = ({ name: who, seed, step, steps, loss }: ComparisonProgress): void => {
+    const label = options.seeds > 1 ? `${who} ${seed}` : who;
+    if (label !== current) {
+      progress.end();
+      progress = new Progress(label.padEnd(12), process.stderr);
+      current = label;
+    }
+    progress.update(step / steps, `step ${step} loss ${loss.toFixed(3)}`);
+  };
+  const given = {
+    ...{ seeds, signal, say, onStep },
     ...(path === undefined ? {} : { path }),
     ...(options.only === undefined ? {} : { only: options.only.split(",") }),
-    onStep: ({ name: who, seed, step, steps, loss }) => {
-      const label = options.seeds > 1 ? `${who} ${seed}` : who;
-      if (label !== current) {
-        progress.end();
-        progress = new Progress(label.padEnd(12), process.stderr);
-        current = label;
-      }
-      progress.update(step / steps, `step ${step} loss ${loss.toFixed(3)}`);
-    },
-  })) {
-    runs.push(result);
+  };
+  try {
+    for await (const result of compare(options.preset, device, given)) runs.push(result);
+  } finally {
+    progress.end();
   }
-  progress.end();
 }
 
 async function keep(
