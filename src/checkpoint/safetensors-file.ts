@@ -72,6 +72,22 @@ export class SafetensorsFile {
     return { dtype, shape, bytes };
   }
 
+  /**
+   * Reads a piece of the data that tensors lie in, `begin` bytes behind its beginning: what streams through many tensors.
+   *
+   * Throws FormatError for a file that shrank, DisposedError after `close`, and the reason of an aborted signal.
+   */
+  async readPiece(begin: number, target: Uint8Array, { signal }: Abortable = {}): Promise<void> {
+    if (!this.#isOpen) {
+      throw new DisposedError(`[safetensors] ${this.name} was closed: expected an open file to read from`);
+    }
+    const count = await readAt(this.#handle, target, this.#dataStart + begin, signal);
+    if (count === target.length) return;
+    throw new FormatError(
+      `[safetensors] ${this.name} shrank since it was opened: expected ${target.length} bytes from ${begin} of its data on, got ${count}`,
+    );
+  }
+
   /** Lets go of the file; twice is harmless. */
   async close(): Promise<void> {
     if (!this.#isOpen) return;
@@ -98,19 +114,32 @@ export async function openSafetensors(path: string, { signal }: Abortable = {}):
     throw new FormatError(`[safetensors] ${path} cannot be opened: expected a plain file, got another kind`);
   }
   const handle = await files.open(path, "r").catch((cause) => refuse(path, "opened", cause));
+  return openHandle(path, handle, status.size, signal === undefined ? {} : { signal });
+}
+
+/**
+ * Reads the header of a file that is open already, wherever it lies: what `openSafetensors` does with one on disk. The
+ * handle is closed where the file is refused.
+ */
+export async function openHandle(
+  name: string,
+  handle: ReadableFile,
+  size: number,
+  { signal }: Abortable = {},
+): Promise<SafetensorsFile> {
   try {
     const prefix = new Uint8Array(prefixBytes);
     const count = await readAt(handle, prefix, 0, signal);
-    const length = headerLength(prefix.subarray(0, count), path, status.size);
+    const length = headerLength(prefix.subarray(0, count), name, size);
     const header = new Uint8Array(length);
     const headerCount = await readAt(handle, header, prefixBytes, signal);
     const dataStart = prefixBytes + length;
-    const checked = parseHeader(header.subarray(0, headerCount), path, status.size - dataStart);
-    return new SafetensorsFile(path, handle, checked, dataStart);
+    const checked = parseHeader(header.subarray(0, headerCount), name, size - dataStart);
+    return new SafetensorsFile(name, handle, checked, dataStart);
   } catch (error) {
     await handle.close();
     if (isLinnetError(error) || signal?.aborted) throw error;
-    return refuse(path, "read", error);
+    return refuse(name, "read", error);
   }
 }
 

@@ -3,6 +3,7 @@ export { delta } from "./delta/index.ts";
 export { fastWeights } from "./fast-weights/index.ts";
 export { gatedDelta } from "./gated-delta/index.ts";
 export { gla } from "./gla/index.ts";
+export { hgrn2 } from "./hgrn2/index.ts";
 export { kda } from "./kda/index.ts";
 export { latentAttention } from "./latent-attention/index.ts";
 export { lightning } from "./lightning/index.ts";

@@ -8,6 +8,7 @@ export { Decoder, type ModelContext } from "./decoder.ts";
 export { Encoder, type EncoderContext } from "./encoder.ts";
 export { MaskedModel, type MaskedModelConfig } from "./masked-model.ts";
 export { type Preset, preset, presets } from "./presets/index.ts";
+export * from "./presets/published/index.ts";
 export {
   SequenceToSequence,
   type SequenceToSequenceConfig,

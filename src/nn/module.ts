@@ -1,5 +1,5 @@
 import type { Tensor } from "../autograd/tensor.ts";
-import { tensor } from "../autograd/tensor.ts";
+import { empty, tensor } from "../autograd/tensor.ts";
 import type { Device } from "../device/device.ts";
 import { ConfigError, DisposedError } from "../errors.ts";
 import type { Random } from "../tensor/random.ts";
@@ -54,6 +54,14 @@ export class Parameter {
     this.held?.dispose();
     this.held = tensor(device, values, this.shape, { requiresGrad: true, persistent: true });
     this.version++;
+  }
+
+  /** Room for values that are written piece by piece; until then they are whatever the memory holds. */
+  allocate(device: Device): Tensor {
+    this.held?.dispose();
+    this.held = empty(device, this.shape, { requiresGrad: true, persistent: true });
+    this.version++;
+    return this.held;
   }
 
   dispose(): void {

@@ -8,5 +8,8 @@ export { type CorpusOptions, readDocuments, readText, type TextPiece } from "./c
 export * from "./document-batches.ts";
 export { holdOut, type LabelledText, type LabelledTexts, readLabelled } from "./labelled.ts";
 export { openTokens, TokenFile, type TokenSource, writeTokens } from "./token-file.ts";
+export { type ChatMessage, type ChatOptions, type ChatTemplate, chatTemplate } from "./chat-template.ts";
+export { type HuggingFaceOptions, huggingFaceTokenizer, loadTokenizer } from "./hugging-face.ts";
+export { numbers } from "./numbers.ts";
 export type { TextStream, Tokenizer, TokenizerData } from "./tokenizer.ts";
 export { tokenizerFrom } from "./tokenizer-from.ts";

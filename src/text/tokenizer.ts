@@ -23,6 +23,7 @@ export type TokenizerData =
   | { readonly kind: "bytes" }
   | { readonly kind: "characters"; readonly characters: readonly string[] }
   | { readonly kind: "byte-pair"; readonly merges: readonly (readonly [number, number])[] }
+  | { readonly kind: "numbers"; readonly vocabularySize: number }
   | { readonly kind: "hugging-face"; readonly tokenizer: unknown; readonly config: unknown };
 
 /** Text that grows token by token. */

@@ -58,7 +58,7 @@ function formOf(declaration: FormsDeclaration, name: FormName): Form {
         `[${who}] mask and cuSeqlens both say where sequences lie: expected one of them, got both`,
       );
     }
-    const [B, T] = inputs["k"]!.shape as [number, number];
+    const [B, T] = inputs["v"]!.shape as [number, number];
     const packing = packingOf(who, mask, B, T);
     if (packing === undefined) return compute(declaration, name, inputs, options);
     const packed = withoutPadding(rules, inputs, packing);
