@@ -14,7 +14,7 @@ const devices: (readonly [string, Device])[] = [["host", hostDevice({ dtype: "fl
 for (const target of (await targets()).slice(1)) devices.push([target.name, await target.open(2)]);
 
 test("every format has a model that is loaded", () => {
-  assert.equal(folders.length, 12);
+  assert.equal(folders.length, 13);
 });
 
 for (const folder of folders) {

@@ -2,8 +2,8 @@ import type { Mechanism, Values } from "../mechanism.ts";
 import { recurrenceForms } from "../recurrence/forms.ts";
 import { traitsOf } from "../recurrence/traits.ts";
 import { benchShapes, initialState, keyGate, matrixState, query, value } from "../rules.ts";
-import { Hgrn2Layer } from "./layer.ts";
 import { zeroValues } from "../values.ts";
+import { Hgrn2Layer } from "./layer.ts";
 import { reference } from "./reference.ts";
 import { type Hgrn2Inputs, hgrn2Inputs, rule } from "./rule.ts";
 

@@ -1,7 +1,6 @@
 import type { Tensor } from "../../autograd/tensor.ts";
-import { softplus, tanh } from "../../ops/activation/index.ts";
+import { log, softplus, tanh } from "../../ops/activation/index.ts";
 import { add, divide, subtract } from "../../ops/arithmetic/index.ts";
-import { log } from "../../ops/activation/index.ts";
 import { repeatHeads } from "../../ops/repeat-heads/index.ts";
 import { negate, scale } from "../../ops/scale/index.ts";
 import type { RecurrenceInputs, RecurrenceRule } from "../recurrence/rule.ts";

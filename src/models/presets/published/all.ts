@@ -2,6 +2,7 @@ export {
   deltaNetwork,
   gatedDeltaNetwork,
   gatedLinear,
+  hgrn2Format,
   kimiDeltaAttention,
   linearAttention,
   retNet,

@@ -4,6 +4,7 @@ import { UnsupportedError } from "../../../errors.ts";
 import { flashNames as deltaNames } from "../../../mechanisms/delta/names.ts";
 import { flashNames as gatedDeltaNames } from "../../../mechanisms/gated-delta/names.ts";
 import { flashNames as glaNames } from "../../../mechanisms/gla/names.ts";
+import { flashNames as hgrn2Names } from "../../../mechanisms/hgrn2/names.ts";
 import { flashNames as kdaNames } from "../../../mechanisms/kda/names.ts";
 import { flashNames as linearNames } from "../../../mechanisms/linear/names.ts";
 import { flashNames as retentionNames } from "../../../mechanisms/retention/names.ts";
@@ -202,6 +203,36 @@ export const kimiDeltaAttention = /* @__PURE__ */ flashFormat({
       expand_v: ((options["valueWidth"] as number | undefined) ?? width / heads) / keyWidth,
       num_v_heads: options["valueHeads"] ?? null,
       ...rest,
+    };
+  },
+});
+
+/** `hgrn2`. */
+export const hgrn2Format = /* @__PURE__ */ flashFormat({
+  modelType: "hgrn2",
+  architecture: "HGRN2ForCausalLM",
+  mixer: "hgrn2",
+  names: hgrn2Names,
+  ownNames: { "blocks.0.mixer.lowerBounds.table": "model.lower_bounds" },
+  options: ["keyWidth", "valueWidth"],
+  heads: (config) => {
+    const asked = config.json["num_heads"];
+    if (typeof asked === "number") return config.count("num_heads");
+    return config.count("hidden_size") / config.count("expand_ratio", 128);
+  },
+  read: (config, { width, heads }) => {
+    config.only("use_short_conv", false);
+    config.only("use_lower_bound", true);
+    return { keyWidth: config.count("expand_ratio", width / heads), valueWidth: width / heads };
+  },
+  write: (options, { width, heads }) => {
+    if ((options["valueWidth"] ?? width / heads) !== width / heads) {
+      throw new UnsupportedError("[hgrn2] the format has no words for the model: expected values of D/H");
+    }
+    return {
+      expand_ratio: options["keyWidth"] ?? width / heads,
+      use_lower_bound: true,
+      use_short_conv: false,
     };
   },
 });
