@@ -42,6 +42,7 @@ export interface FlashModel {
 export interface FlashSizes {
   readonly width: number;
   readonly heads: number;
+  readonly normEps: number;
 }
 
 /** The format of such a model. */
@@ -69,24 +70,26 @@ function readModel(model: FlashModel, config: ConfigReader): DecoderConfig {
   const heads = model.heads?.(config) ?? config.count("num_heads");
   const ratio = config.number("hidden_ratio", model.hiddenRatio ?? 4);
   const usualWidth = 256 * Math.ceil(Math.floor((width * ratio * 2) / 3) / 256);
+  const normEps = config.number("norm_eps", 1e-6);
   return {
     vocabularySize: config.count("vocab_size", 32_000),
     width,
     heads,
     layers: config.count("num_hidden_layers"),
     pattern: [model.mixer],
-    normEps: config.number("norm_eps", 1e-6),
+    normEps,
     tied: config.flag("tie_word_embeddings", false),
     initDeviation: config.number("initializer_range", 0.02),
     feedForward: { kind: "gated", width: config.count("intermediate_size", usualWidth) },
-    mixer: model.read(config, { width, heads }),
+    mixer: model.read(config, { width, heads, normEps }),
   };
 }
 
 function writeModel(model: FlashModel, config: DecoderConfig): ConfigJson {
   const can: Expressible = { mixers: { [model.mixer]: model.options }, feedForward: ["gated"] };
   const options = uniform(model.modelType, expressed(model.modelType, config, can));
-  const sizes = { width: config.width, heads: options["heads"] as number };
+  const normEps = config.normEps ?? 1e-5;
+  const sizes = { width: config.width, heads: options["heads"] as number, normEps };
   const feeding = config.feedForward as { readonly width: number };
   return {
     architectures: [model.architecture],
@@ -95,7 +98,7 @@ function writeModel(model: FlashModel, config: DecoderConfig): ConfigJson {
     num_hidden_layers: config.layers,
     intermediate_size: feeding.width,
     hidden_act: "swish",
-    norm_eps: config.normEps ?? 1e-5,
+    norm_eps: normEps,
     vocab_size: config.vocabularySize,
     tie_word_embeddings: config.tied ?? false,
     initializer_range: config.initDeviation ?? 0.02,

@@ -214,7 +214,7 @@ export const hgrn2Format = /* @__PURE__ */ flashFormat({
   mixer: "hgrn2",
   names: hgrn2Names,
   ownNames: { "blocks.0.mixer.lowerBounds.table": "model.lower_bounds" },
-  options: ["keyWidth", "valueWidth"],
+  options: ["keyWidth", "valueWidth", "normEps"],
   heads: (config) => {
     const asked = config.json["num_heads"];
     if (typeof asked === "number") return config.count("num_heads");
@@ -223,11 +223,16 @@ export const hgrn2Format = /* @__PURE__ */ flashFormat({
   read: (config, { width, heads }) => {
     config.only("use_short_conv", false);
     config.only("use_lower_bound", true);
-    return { keyWidth: config.count("expand_ratio", width / heads), valueWidth: width / heads };
+    const keyWidth = config.count("expand_ratio", width / heads);
+    // What the norm of the layer adds, whatever norm_eps says.
+    return { keyWidth, valueWidth: width / heads, normEps: 1e-5 };
   },
-  write: (options, { width, heads }) => {
-    if ((options["valueWidth"] ?? width / heads) !== width / heads) {
-      throw new UnsupportedError("[hgrn2] the format has no words for the model: expected values of D/H");
+  write: (options, { width, heads, normEps }) => {
+    const isSaid = (options["valueWidth"] ?? width / heads) === width / heads;
+    if (!isSaid || (options["normEps"] ?? normEps) !== 1e-5) {
+      throw new UnsupportedError(
+        "[hgrn2] the format has no words for the model: expected values of D/H and normEps 1e-5 in layers",
+      );
     }
     return {
       expand_ratio: options["keyWidth"] ?? width / heads,
