@@ -1,9 +1,12 @@
 /**
  * `npm run verify -- DIR`: every golden file of a directory against every form that applies, on every device of this
- * machine. `--json` prints { rows, skipped, failed }. Exit status 1 where a row fails, 2 for a directory or file that
- * cannot be read.
+ * machine; `npm run verify -- --models DIR`: every published model of a directory against its golden values. `--json`
+ * prints { rows, skipped, failed }. Exit status 1 where a row fails, 2 for a directory or file that cannot be read.
  */
 import { parseArgs } from "node:util";
+import { Command } from "commander";
+import { verify } from "../src/cli/commands/verify.ts";
+import { describeError, exitCodeOf } from "../src/cli/exit.ts";
 import { hostDevice } from "../src/device/host/host.ts";
 import { openWasm } from "../src/device/wasm/open.ts";
 import { isLinnetError } from "../src/errors.ts";
@@ -48,8 +51,9 @@ function printTable(rows: readonly Row[], skipped: readonly Skipped[]): void {
 async function main(): Promise<void> {
   const { values, positionals } = parseArgs({
     allowPositionals: true,
-    options: { json: { type: "boolean" } },
+    options: { json: { type: "boolean" }, models: { type: "string" } },
   });
+  if (values.models !== undefined) return judgeModels(values.models, values.json ?? false);
   const golden = (positionals.length > 0 ? positionals : ["tests/golden/ops"])
     .flatMap(goldenPaths)
     .map(readGolden);
@@ -66,6 +70,19 @@ async function main(): Promise<void> {
     console.log(`${rows.length - failed} hold, ${failed} fail, ${skipped.length} files skipped`);
   }
   process.exitCode = failed > 0 ? 1 : 0;
+}
+
+/** The same as `linnet verify --models`, on kernels built now. */
+async function judgeModels(path: string, json: boolean): Promise<void> {
+  await buildKernels(() => {});
+  const program = new Command().exitOverride();
+  verify(program);
+  try {
+    await program.parseAsync(["verify", "--models", path, ...(json ? ["--json"] : [])], { from: "user" });
+  } catch (error) {
+    console.error(describeError(error));
+    process.exitCode = exitCodeOf(error);
+  }
 }
 
 function judge(golden: Golden, devices: readonly NamedDevice[], rows: Row[], skipped: Skipped[]): void {

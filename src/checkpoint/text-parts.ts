@@ -3,7 +3,8 @@ import type { ConfigJson } from "../models/presets/published/index.ts";
 import { type ChatTemplate, chatTemplate } from "../text/chat-template.ts";
 import { huggingFaceTokenizer } from "../text/hugging-face.ts";
 import { numbers } from "../text/numbers.ts";
-import type { Tokenizer } from "../text/tokenizer.ts";
+import type { Tokenizer, TokenizerData } from "../text/tokenizer.ts";
+import { tokenizerFrom } from "../text/tokenizer-from.ts";
 import { type CheckpointSource, readText } from "./checkpoint-source.ts";
 
 /** What a folder holds beside the model, for its text. */
@@ -20,6 +21,8 @@ export interface TextParts {
 
 const files = {
   tokenizer: "tokenizer.json",
+  /** One of Linnet's own kinds, which `tokenizer.json` has no words for. */
+  own: "linnet_tokenizer.json",
   config: "tokenizer_config.json",
   template: "chat_template.jinja",
   generation: "generation_config.json",
@@ -48,10 +51,13 @@ export async function readTextParts(
   const config = parsed(files.config);
   const endIds = endsOf(parsed(files.generation)["eos_token_id"] ?? json["eos_token_id"]);
   const separator = endIds[0];
-  const hasTokenizer = texts.has(files.tokenizer);
-  const tokenizer = hasTokenizer
-    ? await huggingFaceTokenizer(parsed(files.tokenizer), config, { separator })
+  const hasTokenizer = texts.has(files.tokenizer) || texts.has(files.own);
+  const own = texts.has(files.own)
+    ? tokenizerFrom(parsed(files.own) as TokenizerData)
     : numbers(vocabularySize);
+  const tokenizer = texts.has(files.tokenizer)
+    ? await huggingFaceTokenizer(parsed(files.tokenizer), config, { separator })
+    : own;
   const template = texts.get(files.template) ?? templateOf(config["chat_template"]);
   const chat = template === undefined ? undefined : await chatTemplate(template, specialTokens(config));
   return { tokenizer, hasTokenizer, chat, endIds, texts };

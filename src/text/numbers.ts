@@ -23,7 +23,7 @@ export function numbers(vocabularySize: number): Tokenizer {
       });
     },
     decode: (ids) => Array.from(ids).join(" "),
-    stream: () => ({ push: (id) => `${id} `, end: () => "" }),
+    stream: () => ({ push: (id) => ` ${id}`, end: () => "" }),
     toJSON: () => ({ kind: "numbers", vocabularySize }),
   };
 }

@@ -1,10 +1,13 @@
 import type { Command } from "commander";
+import { PublishedModel } from "../../checkpoint/published-model.ts";
+import { ConfigError } from "../../errors.ts";
 import type { GenerateOptions } from "../../generate/generation.ts";
+import type { LanguageModel } from "../../generate/language-model.ts";
 import { formatBytes } from "../../report/table.ts";
-import { openLanguageModel } from "../../tasks/language-modelling/run.ts";
 import { type DeviceOptions, openDevice } from "../device.ts";
 import { withInterrupt } from "../exit.ts";
 import { deviceFlags, finiteNumber, positiveInteger } from "../flags.ts";
+import { openModel } from "../open-model.ts";
 
 interface Options extends DeviceOptions {
   readonly prompt: string;
@@ -16,6 +19,7 @@ interface Options extends DeviceOptions {
   readonly repetitionPenalty?: number;
   readonly stop?: string[];
   readonly seed: number;
+  readonly chat?: boolean;
   readonly json?: boolean;
 }
 
@@ -24,8 +28,8 @@ export function generate(program: Command): void {
   deviceFlags(
     program
       .command("generate")
-      .description("Continue a text with the model of a run folder.")
-      .argument("<run>", "run folder")
+      .description("Continue a text with the model of a run, or one as it was published.")
+      .argument("<folder>", "run folder, or folder of a published model")
       .option("--prompt <text>", "text to continue", "")
       .option("--max-new-tokens <number>", "tokens at most", positiveInteger, 200)
       .option("--temperature <number>", "0 takes the most likely token", finiteNumber, 0.8)
@@ -35,6 +39,7 @@ export function generate(program: Command): void {
       .option("--repetition-penalty <number>", "makes tokens seen before less likely", finiteNumber)
       .option("--stop <text...>", "end before one of these")
       .option("--seed <number>", "seed of the choices", Number, 0)
+      .option("--chat", "the prompt is what a user says; the model's chat template says how it is read")
       .option("--json", "print JSON when done")
       .addHelpText(
         "after",
@@ -46,10 +51,24 @@ export function generate(program: Command): void {
 async function run(path: string, options: Options, signal: AbortSignal): Promise<void> {
   const device = await openDevice(options);
   try {
-    const model = await openLanguageModel(path, device);
+    const model = await openModel(path, device, signal);
     const session = model.session();
-    const { prompt, maxNewTokens, temperature, topK, topP, minP, repetitionPenalty, stop, seed } = options;
-    const given = { temperature, topK, topP, minP, repetitionPenalty, stop, maxNewTokens, seed, signal };
+    const prompt = options.chat ? chatPrompt(model, options.prompt) : options.prompt;
+    const { maxNewTokens, temperature, topK, topP, minP, repetitionPenalty, stop, seed } = options;
+    const ends = model instanceof PublishedModel ? model.endIds : [];
+    const stopTokens = ends.length > 0 ? ends : undefined;
+    const given = {
+      stopTokens,
+      temperature,
+      topK,
+      topP,
+      minP,
+      repetitionPenalty,
+      stop,
+      maxNewTokens,
+      seed,
+      signal,
+    };
     const chosen = Object.fromEntries(
       Object.entries(given).filter(([, value]) => value !== undefined),
     ) as GenerateOptions;
@@ -67,7 +86,7 @@ async function run(path: string, options: Options, signal: AbortSignal): Promise
       );
       return;
     }
-    process.stdout.write(prompt);
+    if (!options.chat) process.stdout.write(prompt);
     let tokens = 0;
     for await (const { text } of generation) {
       process.stdout.write(text);
@@ -81,4 +100,14 @@ async function run(path: string, options: Options, signal: AbortSignal): Promise
   } finally {
     device.close();
   }
+}
+
+/** What a user says, as the template of the model has it. */
+function chatPrompt(model: LanguageModel, prompt: string): string {
+  const chat = model instanceof PublishedModel ? model.chat : undefined;
+  if (chat !== undefined) return chat([{ role: "user", content: prompt }]);
+  throw new ConfigError(
+    "[generate] the model has no chat template: expected chat_template in its folder, got none",
+    "Leave --chat out to continue the prompt as it is.",
+  );
 }
