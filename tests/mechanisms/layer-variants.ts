@@ -35,20 +35,35 @@ export const variants: readonly Variant[] = [
   ...of("fast-weights", { "": {}, "of one roll": { rolls: 1, valueHeads: 4 } }),
   ...of("retention", { "": {}, ungated: { outputGate: false, valueHeads: 4, keyWidth: 6 } }),
   ...of("lightning", { "": {} }),
-  ...of("gla", { "": {}, "with grouped values": { valueHeads: 4, keyWidth: 5, gateRank: 3 } }),
+  ...of("gla", {
+    "": {},
+    "with a floor": { gateDivisor: 1, gateFloor: -0.7 },
+    "with grouped values": { valueHeads: 4, keyWidth: 5, gateRank: 3 },
+  }),
   ...of("mamba2", {
     "": { keyWidth: 8 },
     "with groups": { heads: 4, groups: 2, keyWidth: 6, valueWidth: 5, convBias: false },
     "with one norm": { heads: 4, groups: 2, keyWidth: 6, valueWidth: 6, normGroups: 1, convWidth: 2 },
     "with bounds and the norm first": { keyWidth: 6, timeStepLimit: [0.2, 0.9], normBeforeGate: true },
   }),
-  ...of("delta", { "": {}, gated: { outputGate: true, negativeEigenvalues: true, convWidth: 2 } }),
+  ...of("delta", {
+    "": {},
+    "without a convolution": { convWidth: 0, writeStrength: false },
+    "of sums": { queryKeyActivation: "elu+1", queryKeyNorm: "sum" },
+    "without an activation": { queryKeyActivation: "identity" },
+    "without both": { queryKeyActivation: "relu", convWidth: 0 },
+    gated: { outputGate: true, negativeEigenvalues: true, convWidth: 2 },
+  }),
   ...of("gated-delta", {
     "": { keyWidth: 6 },
     "with grouped values": { keyWidth: 6, valueWidth: 5, valueHeads: 4, negativeEigenvalues: true },
     ungated: { keyWidth: 6, outputGate: false, convWidth: 3 },
   }),
-  ...of("kda", { "": {}, "without a bias": { gateBias: false, valueHeads: 4, negativeEigenvalues: true } }),
+  ...of("kda", {
+    "": {},
+    "with a bounded gate": { gateBound: -5 },
+    "without a bias": { gateBias: false, valueHeads: 4, negativeEigenvalues: true },
+  }),
   ...of("softmax", {
     "": { rotary: { base: 100 } },
     "gated, with grouped queries": {

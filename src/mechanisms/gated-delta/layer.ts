@@ -44,7 +44,7 @@ export class GatedDeltaLayer extends ConvolvedLayer {
       const K = options.keyWidth ?? Math.round((0.75 * D) / H);
       return { K, V: 2 * K };
     });
-    super(who, sizes, options.convWidth);
+    super(who, sizes, { convWidth: options.convWidth });
     const { D, HV, V } = sizes;
     this.#strongest = options.negativeEigenvalues ? 2 : 1;
     this.aProj = new Linear(D, HV);

@@ -1,6 +1,7 @@
 import type { Tensor } from "../../autograd/tensor.ts";
+import { ConfigError } from "../../errors.ts";
 import { Linear } from "../../nn/linear.ts";
-import { logSigmoid } from "../../ops/activation/index.ts";
+import { logSigmoid, relu } from "../../ops/activation/index.ts";
 import { scale } from "../../ops/scale/index.ts";
 import type { LayerOptions, StateSpec } from "../layer.ts";
 import { HeadNorm } from "../recurrence/head-norm.ts";
@@ -14,6 +15,8 @@ export interface GatedLinearOptions extends LayerOptions {
   readonly gateRank?: number;
   /** What the log-sigmoid of the gate is divided by; 16 unless given, so that heads begin by forgetting little. */
   readonly gateDivisor?: number;
+  /** The least that g may be, below 0; none unless given. Where it holds g back the gradient of the gate is 0. */
+  readonly gateFloor?: number;
   /** A silu gate on the output; true unless given. */
   readonly outputGate?: boolean;
 }
@@ -34,13 +37,16 @@ export class GatedLinearLayer extends RecurrentLayer {
   readonly oNorm: HeadNorm;
   readonly oProj: Linear;
   readonly #divisor: number;
+  readonly #floor: number | undefined;
 
   constructor(options: GatedLinearOptions) {
-    checkOptions(who, options, ["gateRank", "gateDivisor", "outputGate"]);
+    checkOptions(who, options, ["gateRank", "gateDivisor", "gateFloor", "outputGate"]);
     const sizes = headSizes(who, options, (D, H) => ({ K: D / (2 * H), V: D / H }));
     super(who, sizes);
     const { D, H, HV, K, V } = sizes;
-    const { gateRank = 16, gateDivisor = 16, outputGate = true } = options;
+    const { gateRank = 16, gateDivisor = 16, gateFloor, outputGate = true } = options;
+    if (gateFloor !== undefined && !(gateFloor < 0))
+      throw new ConfigError(`[${who}] gateFloor is a log decay: expected a number below 0, got ${gateFloor}`);
     this.stateSpec = { state: { shape: [HV, K, V], cache: false } };
     this.qProj = new Linear(D, H * K);
     this.kProj = new Linear(D, H * K);
@@ -50,16 +56,20 @@ export class GatedLinearLayer extends RecurrentLayer {
     this.oNorm = new HeadNorm(V, options.normEps ?? 1e-5);
     this.oProj = new Linear(HV * V, D);
     this.#divisor = gateDivisor;
+    this.#floor = gateFloor;
   }
 
   protected mix(x: Tensor, stream: Stream): Tensor {
     const { H, HV } = this.sizes;
     const [down, up] = this.gkProj;
+    const decays = scale(logSigmoid(up.forward(down.forward(x))), 1 / this.#divisor);
+    const g =
+      this.#floor === undefined ? decays : scale(relu(scale(decays, 1, -this.#floor)), 1, this.#floor);
     const o = stream.recur(rule, {
       q: toHeads(this.qProj.forward(x), H),
       k: toHeads(this.kProj.forward(x), H),
       v: toHeads(this.vProj.forward(x), HV),
-      g: toHeads(scale(logSigmoid(up.forward(down.forward(x))), 1 / this.#divisor), HV),
+      g: toHeads(g, HV),
     });
     const gate = this.gProj && toHeads(this.gProj.forward(x), HV);
     return this.oProj.forward(fromHeads(this.oNorm.forward(o, gate)));

@@ -6,6 +6,7 @@ import { reductionsCheck } from "./reductions.ts";
 import { refusalsCheck } from "./refusals.ts";
 import { carryCheck, futureCheck, packingCheck, paddingCheck, prefixCheck } from "./streaming.ts";
 import { chunksCheck, doubleCheck, driftCheck, fullCheck, oddSizesCheck, valuesCheck } from "./values.ts";
+import { weightsCheck } from "./weights.ts";
 
 /** Every check, in the order they run. */
 export const checks: readonly Check[] = [
@@ -24,6 +25,7 @@ export const checks: readonly Check[] = [
   gradientsCheck,
   fullGradientsCheck,
   finiteDifferencesCheck,
+  weightsCheck,
   reductionsCheck,
   extremesCheck,
   driftCheck,
