@@ -89,6 +89,16 @@ for (const seesNeighbours of [false, true]) {
   });
 }
 
+test("softmax says the same with its whole matrix, with tiles and with a cache", () => {
+  const [expected, ...others] = (["cache", "stateless", "matrix"] as const).map((decoding) => {
+    const model = modelOf([{ id: "softmax", decoding }]);
+    assert.equal(model.decoder.mixers[0]!.carriesState, decoding === "cache");
+    return noGrad(() => model.forward(model.batchOf(stripes(2)), device)).dataSync();
+  });
+  for (const other of others)
+    for (let i = 0; i < expected!.length; i++) assert.ok(Math.abs(other[i]! - expected![i]!) < 2e-5);
+});
+
 test("what an image should be is refused when the model cannot make it", async () => {
   const model = modelOf(["linear"]);
   const refuse = (options: Parameters<typeof generateImages>[2], message: RegExp) =>
