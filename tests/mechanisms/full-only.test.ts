@@ -12,7 +12,7 @@ import type { NystromFormOptions } from "../../src/mechanisms/nystrom/forms.ts";
 import { nystrom } from "../../src/mechanisms/nystrom/index.ts";
 import { NystromLayer, type NystromOptions } from "../../src/mechanisms/nystrom/layer.ts";
 import { softmax } from "../../src/mechanisms/softmax/index.ts";
-import { Decoder } from "../../src/models/decoder.ts";
+import { Encoder } from "../../src/models/encoder.ts";
 import { readGolden } from "../attention/golden.ts";
 import { agrees, differentiates, drawn, outputsOf, type ValueInputs } from "./form-case.ts";
 import {
@@ -220,7 +220,7 @@ for (const [name, own] of Object.entries(linformers)) {
 
 test("linformer layers of one model share their matrix where they are told to", () => {
   const count = (sharing: string): number =>
-    new Decoder({
+    new Encoder({
       ...{ vocabularySize: 5, width: 8, layers: 3, heads: 2 },
       pattern: [{ id: "linformer", sharing, length: 6, projectionLength: 2 }],
     }).parameterCount;

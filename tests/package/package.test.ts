@@ -14,7 +14,7 @@ const names = entries().map(({ subpath }) => `linnet${subpath.slice(1)}`);
 /** Entries that are for Node alone; all others must load in a browser. */
 const nodeOnly = ["linnet/serve"];
 /** Dependencies that `dist/cli` has and no entry. */
-const ofTheProgram = ["commander", "picocolors"];
+const ofTheProgram = ["commander", "fast-png", "picocolors"];
 const builtInTime = { timeout: 300_000 };
 
 /** The package as npm would install it, built when the first case asks for it. */

@@ -15,13 +15,14 @@ import {
 import type { Images } from "../../tasks/image-generation/images.ts";
 import { outputs, type PixelOutput } from "../../tasks/image-generation/output.ts";
 import { type ImagePreset, imagePresets } from "../../tasks/image-generation/presets.ts";
-import { encodePng, printImages, type SheetOptions, sheetOf } from "../../tasks/image-generation/sheet.ts";
+import { printImages, type SheetOptions, sheetOf } from "../../tasks/image-generation/sheet.ts";
 import { writeText } from "../../train/run-folder.ts";
 import { type DeviceOptions, describeDevice, openDevice } from "../device.ts";
 import { withInterrupt } from "../exit.ts";
 import { deviceFlags, positiveInteger } from "../flags.ts";
 import { freeFolder } from "../folder.ts";
 import { imageSets, openImages } from "../image-data.ts";
+import { encodePng } from "../png.ts";
 
 interface Options extends DeviceOptions {
   readonly preset: string;

@@ -41,4 +41,4 @@ export {
   paperSizes,
   pixelModelConfig,
 } from "./presets.ts";
-export { encodePng, type Picture, printImages, type SheetOptions, sheetOf } from "./sheet.ts";
+export { type Picture, printImages, type SheetOptions, sheetOf } from "./sheet.ts";

@@ -56,13 +56,6 @@ export function sheetOf(images: Images, options: SheetOptions = {}): Picture {
   return { ...picture, pixels };
 }
 
-/** A picture as the bytes of a PNG file. */
-export async function encodePng({ width, height, channels, pixels }: Picture): Promise<Uint8Array> {
-  // Fetched when a picture is written: nobody else needs it, and it has no form for require.
-  const { encode } = await import("fast-png");
-  return encode({ width, height, channels, depth: 8, data: pixels });
-}
-
 const ramp = " .:-=+*#%@";
 
 /**
