@@ -1,37 +1,67 @@
 import { scope } from "../src/autograd/scope.ts";
 import { backward } from "../src/autograd/tape.ts";
 import type { Device } from "../src/device/index.ts";
-import type { DecoderConfig, MixerChoice } from "../src/models/config.ts";
+import type { DecoderConfig } from "../src/models/config.ts";
 import { Decoder } from "../src/models/decoder.ts";
 import { initialize } from "../src/nn/module.ts";
+import { demoModel } from "../src/tasks/language-modelling/demo.ts";
 import { languageModelling } from "../src/tasks/language-modelling/index.ts";
 import { Random } from "../src/tensor/random.ts";
 import type { TokenBatch } from "../src/text/batches.ts";
 import { adamW } from "../src/train/optimizers/adam.ts";
 import { Optimizer } from "../src/train/optimizers/optimizer.ts";
-import { type Bench, type Context, figure, percent, type Row } from "./bench.ts";
+import { type Bench, type Context, digits, figure, peerFigure, percent, type Row } from "./bench.ts";
 import { type Contender, interleave } from "./measure.ts";
+import { openTorch, type TorchPeer, type TorchTraining } from "./peers/torch.ts";
 
-const shape = { batch: 8, time: 256 };
+/** A model in training, and how many tokens a step sees. */
+interface Job {
+  readonly config: DecoderConfig;
+  readonly batch: number;
+  readonly time: number;
+  /** The same in PyTorch. */
+  readonly mixers: TorchTraining["mixers"];
+}
 
-const presets: Readonly<Record<string, MixerChoice>> = {
-  "gated-delta": { id: "gated-delta", keyWidth: 32, valueWidth: 64 },
-  gla: { id: "gla", keyWidth: 32, valueWidth: 32 },
-  linear: { id: "linear", keyWidth: 32, valueWidth: 32 },
-  softmax: { id: "softmax", keyWidth: 32, valueWidth: 32 },
+function job(kind: string, K: number, V: number): Job {
+  const mixer = { kind, heads: 4, K, V, gated: false };
+  return {
+    config: {
+      ...{ vocabularySize: 1024, width: 128, layers: 4, heads: 4, tied: true },
+      pattern: [{ id: kind, keyWidth: K, valueWidth: V }],
+      positions: { kind: "rotary" },
+    },
+    ...{ batch: 8, time: 256, mixers: [mixer, mixer, mixer, mixer] },
+  };
+}
+
+const delta = { kind: "gated-delta", heads: 2, K: 32, V: 64, gated: false };
+
+const presets: Readonly<Record<string, Job>> = {
+  demo: {
+    ...{ config: demoModel, batch: 4, time: 256 },
+    mixers: [delta, delta, delta, { kind: "softmax", heads: 4, K: 32, V: 64, gated: true }],
+  },
+  "gated-delta": job("gated-delta", 32, 64),
+  gla: job("gla", 32, 32),
+  linear: job("linear", 32, 32),
+  softmax: job("softmax", 32, 32),
 };
 
-function modelOf(mixer: MixerChoice): DecoderConfig {
-  return {
-    ...{ vocabularySize: 1024, width: 128, layers: 4, heads: 4, pattern: [mixer], tied: true },
-    positions: { kind: "rotary" },
-  };
+/** Multiply-adds of a forward pass for one token: every weight once, and what the mixers do beside their projections. */
+function forwardWork({ time, mixers }: Job, parameters: number): number {
+  const core = mixers.reduce(
+    (sum, { kind, heads, K, V }) =>
+      sum + heads * (kind === "softmax" ? ((K + V) * (time + 1)) / 2 : 2 * K * V),
+    0,
+  );
+  return parameters + core;
 }
 
 /** One training step: forward, backward, clipping and AdamW. */
 function stepOf(
   device: Device,
-  config: DecoderConfig,
+  { config, ...shape }: Job,
 ): { contender: Contender; parameters: number; dispose(): void } {
   const model = new Decoder(config);
   initialize(model, device, new Random(1));
@@ -40,7 +70,7 @@ function stepOf(
   const random = new Random(5);
   const draw = (): Int32Array =>
     random.integers(new Int32Array(shape.batch * shape.time), 0, config.vocabularySize);
-  const batch: TokenBatch = { ...shape, inputs: draw(), targets: draw() };
+  const batch: TokenBatch = { batch: shape.batch, time: shape.time, inputs: draw(), targets: draw() };
   const step = async (): Promise<void> => {
     const loss = scope(device, () => {
       const value = task.loss(batch, { training: true, random });
@@ -63,34 +93,41 @@ function stepOf(
   return { contender: { name: "linnet", sample }, parameters: model.parameterCount, dispose };
 }
 
-async function row(context: Context, preset: string, threads: number): Promise<Row> {
+async function row(
+  context: Context,
+  torch: TorchPeer | undefined,
+  preset: string,
+  threads: number,
+): Promise<Row> {
   const device = context.devices.get(threads)!;
-  const config = modelOf(presets[preset]!);
-  const { contender, parameters, dispose } = stepOf(device, config);
+  const own = presets[preset]!;
+  const { batch: B, time: T, config, mixers } = own;
+  const { contender, parameters, dispose } = stepOf(device, own);
+  const hidden = 32 * Math.ceil((8 * config.width) / 3 / 32);
+  const { width, vocabularySize: vocabulary } = config;
+  const peer = await torch?.contender({ name: "train", width, hidden, vocabulary, B, T, mixers }, threads);
   const peak = context.peak.fma(device);
-  const [peakTiming, timing] = await interleave([peak.contender, contender], context.measure);
-  const tokens = shape.batch * shape.time;
-  // Six multiply-adds times two for every weight and token: one forward, two backward.
-  const flops = 6 * parameters * tokens;
-  const rate = peak.amount / peakTiming!.best;
-  const before = device.info().bytes.reserved;
-  const result = {
-    ...{ name: preset, preset, params: parameters, B: shape.batch, T: shape.time, threads },
-    ...{
-      tokensPerSecond: tokens / timing!.best,
-      ms: timing!.best * 1000,
-      share: flops / timing!.best / rate,
-    },
-    ...{ peakBytes: before, peers: {} },
-  };
+  const all = [peak.contender, contender, ...(peer === undefined ? [] : [peer])];
+  const [peakTiming, timing, peerTiming] = await interleave(all, context.measure);
+  const tokens = B * T;
+  // A multiply-add is two operations; the backward pass does twice as many as the forward pass.
+  const flops = 6 * forwardWork(own, parameters) * tokens;
+  const floor = (flops * peakTiming!.best) / peak.amount;
+  const rate = tokens / timing!.best;
+  const theirs = peerTiming && tokens / peerTiming.best;
   dispose();
-  return result;
+  return {
+    ...{ name: preset, preset, params: parameters, B, T, threads, tokensPerSecond: rate },
+    ...{ ms: timing!.best * 1000, share: floor / timing!.best, peakBytes: device.info().bytes.reserved },
+    peers: { pytorch: theirs, ratio: theirs && rate / theirs },
+  };
 }
 
 /** Training of small models, in tokens a second and as a share of the matmul floor. */
 export const trainBench: Bench = {
   name: "train",
-  about: "training steps of 4-layer models of width 128 at B 8, T 256; --ids gated-delta,gla,linear,softmax",
+  about:
+    "training steps of the demo's model and of 4-layer models of width 128; --ids demo,gated-delta,gla,linear,softmax, --python PATH",
   columns: [
     figure("preset", "name"),
     figure("weights", "params", 0),
@@ -98,10 +135,20 @@ export const trainBench: Bench = {
     figure("tokens/s", "tokensPerSecond", 0),
     figure("ms/step", "ms"),
     percent("of floor", "share"),
+    peerFigure("torch tok/s", "pytorch"),
+    {
+      title: "ratio",
+      text: (row) => digits((row["peers"] as Record<string, number | undefined>)["ratio"], 2),
+    },
     { title: "MB", text: (row) => (Number(row["peakBytes"]) / 1e6).toFixed(0) },
   ],
   async *run(context) {
     const ids = context.options["ids"]?.split(",") ?? Object.keys(presets);
-    for (const id of ids) yield await row(context, id, Math.max(...context.devices.keys()));
+    const torch = openTorch(context.options["python"]);
+    try {
+      for (const id of ids) yield await row(context, torch, id, Math.max(...context.devices.keys()));
+    } finally {
+      torch?.close();
+    }
   },
 };

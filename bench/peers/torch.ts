@@ -13,9 +13,26 @@ export interface TorchTask {
   readonly backward: boolean;
 }
 
+/** Training steps of a decoder as the Python script builds it. */
+export interface TorchTraining {
+  readonly name: "train";
+  readonly width: number;
+  readonly hidden: number;
+  readonly vocabulary: number;
+  readonly B: number;
+  readonly T: number;
+  readonly mixers: readonly {
+    readonly kind: string;
+    readonly heads: number;
+    readonly K: number;
+    readonly V: number;
+    readonly gated: boolean;
+  }[];
+}
+
 /** PyTorch in a process of its own, started by the Python that the user names. */
 export interface TorchPeer {
-  contender(task: TorchTask, threads: number): Promise<Contender | undefined>;
+  contender(task: TorchTask | TorchTraining, threads: number): Promise<Contender | undefined>;
   close(): void;
 }
 

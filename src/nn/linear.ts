@@ -35,6 +35,8 @@ export interface LinearOptions {
   /** Uniform on ±1/√in unless given. */
   readonly init?: Init;
   readonly biasInit?: Init;
+  /** False where the outputs are no activations but scores of classes; true unless given. */
+  readonly isMap?: boolean;
 }
 
 /**
@@ -49,7 +51,10 @@ export class Linear extends Module {
 
   constructor(inputs: number, outputs: number, options: LinearOptions = {}) {
     super();
-    this.weight = new Parameter([outputs, inputs], { init: options.init ?? fanInInit() });
+    this.weight = new Parameter([outputs, inputs], {
+      init: options.init ?? fanInInit(),
+      isMap: options.isMap ?? true,
+    });
     this.bias = options.bias
       ? new Parameter([outputs], { init: options.biasInit ?? zerosInit, decays: false })
       : undefined;

@@ -10,6 +10,8 @@ export interface ParameterOptions {
   readonly init: Init;
   /** False for norms, biases and gate constants: optimizers leave them out of weight decay. */
   readonly decays?: boolean;
+  /** True for the matrix of a linear map between activations: optimizers may move it as one thing. */
+  readonly isMap?: boolean;
 }
 
 /**
@@ -20,6 +22,7 @@ export class Parameter {
   readonly shape: readonly number[];
   readonly init: Init;
   readonly decays: boolean;
+  readonly isMap: boolean;
   /** Rises whenever the values change, so that packed copies know when they are stale. */
   version = 0;
   private held: Tensor | undefined;
@@ -28,6 +31,7 @@ export class Parameter {
     this.shape = shape;
     this.init = options.init;
     this.decays = options.decays ?? true;
+    this.isMap = options.isMap ?? false;
   }
 
   get size(): number {

@@ -8,6 +8,8 @@ export interface TokenBatch {
   readonly targets: Int32Array;
   readonly batch: number;
   readonly time: number;
+  /** Rows that run on from batch to batch: whether they begin anew with this one. */
+  readonly begins?: boolean;
 }
 
 /** How many rows, and how many tokens each. */
@@ -46,11 +48,8 @@ export function runningWindows(
   }
   const source = (step: number): TokenBatch => {
     const from = (step % stepsPerPass) * shape.time;
-    return rowsAt(
-      ids,
-      shape,
-      Int32Array.from({ length: shape.batch }, (_, b) => b * strip + from),
-    );
+    const starts = Int32Array.from({ length: shape.batch }, (_, b) => b * strip + from);
+    return { ...rowsAt(ids, shape, starts), begins: from === 0 };
   };
   return Object.assign(source, { stepsPerPass });
 }

@@ -1,8 +1,12 @@
 /** The training loop, optimizers, schedules, and the folder that keeps a run. */
+export { WeightAverage } from "./average.ts";
 export * from "./loop.ts";
-export { type AdamOptions, adamW, rAdam } from "./optimizers/adam.ts";
+export { type AdamOptions, adam, adamW, rAdam } from "./optimizers/adam.ts";
 export { lion } from "./optimizers/lion.ts";
+export { type MuonOptions, muon } from "./optimizers/muon.ts";
 export {
+  type MatrixRule,
+  type MatrixUpdate,
   Optimizer,
   type OptimizerOptions,
   type OptimizerState,

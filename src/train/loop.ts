@@ -5,6 +5,7 @@ import type { Device } from "../device/device.ts";
 import { NumericsError } from "../errors.ts";
 import type { Module } from "../nn/module.ts";
 import { Random } from "../tensor/random.ts";
+import type { WeightAverage } from "./average.ts";
 import type { Optimizer } from "./optimizers/optimizer.ts";
 import { constantSchedule, type Schedule } from "./schedules.ts";
 
@@ -17,6 +18,8 @@ export interface Task<Batch> {
   size(batch: Batch): number;
   /** State that one step leaves for the next; a run keeps it. */
   readonly carried?: Readonly<Record<string, Tensor>>;
+  /** Forgets what is carried: called after a step that was not finite. */
+  reset?(): void;
 }
 
 /** How long and how. */
@@ -30,7 +33,10 @@ export interface TrainOptions<Batch> {
   readonly steps: number;
   /** The first step to do, 1 unless resumed. */
   readonly from?: number;
+  /** Ends training after so much time, `elapsed` included. */
   readonly seconds?: number;
+  /** Seconds of training before a resume. */
+  readonly elapsed?: number;
   /** Batches whose gradients are averaged into one step. */
   readonly accumulate?: number;
   readonly seed?: number;
@@ -40,6 +46,8 @@ export interface TrainOptions<Batch> {
   readonly evaluate?: () => Promise<number> | number;
   /** Ends training when this many evaluations in a row were no better than the best. */
   readonly patience?: number;
+  /** Follows the weights; evaluations see it in their place. */
+  readonly average?: WeightAverage;
 }
 
 /** One step as it is reported. */
@@ -54,7 +62,7 @@ export interface TrainStep {
   /** Steps skipped so far. */
   readonly skips: number;
   readonly size: number;
-  /** Seconds since training began. */
+  /** Seconds of training, those before a resume included. */
   readonly seconds: number;
   readonly evaluation?: number;
   /** The last step of the run, and why it is the last. */
@@ -77,21 +85,26 @@ export async function* train<Batch>(
   task: Task<Batch>,
   options: TrainOptions<Batch>,
 ): AsyncGenerator<TrainStep> {
-  const { optimizer, schedule = constantSchedule(), steps, accumulate = 1, signal } = options;
+  const { optimizer, schedule = constantSchedule(), steps, accumulate = 1, signal, average } = options;
   const rate = optimizer.options.learningRate;
   const began = performance.now();
+  const clock = (): number => (options.elapsed ?? 0) + (performance.now() - began) / 1000;
   const patience = new Patience(options.patience);
   let skips = 0;
   let inARow = 0;
   for (let step = options.from ?? 1; step <= steps; step++) {
     signal?.throwIfAborted();
+    const learningRate = rate * schedule(step, clock());
     const { loss, size } = await gradientsOf(task, options, step, accumulate);
-    const learningRate = rate * schedule(step);
     const report = Number.isFinite(loss)
       ? await optimizer.step(learningRate, 1 / accumulate)
       : { gradientNorm: Number.NaN, sound: false };
     optimizer.clearGradients();
-    if (!report.sound) skips++;
+    if (report.sound) average?.update();
+    else {
+      skips++;
+      task.reset?.();
+    }
     inARow = report.sound ? 0 : inARow + 1;
     if (inARow >= mostSkips) {
       throw new NumericsError(
@@ -100,8 +113,8 @@ export async function* train<Batch>(
       );
     }
     const due = options.evaluate !== undefined && step % (options.evaluateEvery ?? steps) === 0;
-    const evaluation = due ? await options.evaluate!() : undefined;
-    const seconds = (performance.now() - began) / 1000;
+    const evaluation = due ? await evaluated(options.evaluate!, average) : undefined;
+    const seconds = clock();
     const end = endOf(step, steps, seconds, options.seconds, patience.isOver(evaluation));
     const { gradientNorm, sound } = report;
     const base = { step, loss, learningRate, gradientNorm, skipped: !sound, skips, size, seconds };
@@ -112,6 +125,13 @@ export async function* train<Batch>(
     };
     if (end !== undefined) return;
   }
+}
+
+async function evaluated(
+  evaluation: () => Promise<number> | number,
+  average: WeightAverage | undefined,
+): Promise<number> {
+  return average === undefined ? evaluation() : average.use(async () => evaluation());
 }
 
 /** Leaves the summed gradients of the accumulated batches at the parameters. */

@@ -1,7 +1,10 @@
 import { ConfigError } from "../errors.ts";
 
-/** The learning rate of step `t` (1, 2, …) as a share of the largest one. */
-export type Schedule = (t: number) => number;
+/**
+ * The learning rate of step `t` (1, 2, …) as a share of the largest one; `seconds` of training, those before a resume
+ * included, have passed when the step begins.
+ */
+export type Schedule = (t: number, seconds: number) => number;
 
 interface Span {
   /** Steps that rise linearly from 0; 0 unless given. */
@@ -35,6 +38,23 @@ export function stepSchedule(options: {
   const { every, factor, warmup = 0 } = options;
   if (!(every >= 1)) throw new ConfigError(`[stepSchedule] every is a number of steps >= 1, got ${every}`);
   return (t) => rise(t, warmup) * factor ** Math.floor(Math.max(0, t - 1 - warmup) / every);
+}
+
+/**
+ * Half a cosine over a span of time instead of a number of steps, after a rise over steps: for a run that ends by the
+ * clock, on a machine whose speed nobody knows. Rates then depend on the clock; a run records every one of them.
+ */
+export function clockSchedule(span: {
+  readonly seconds: number;
+  readonly warmup?: number;
+  readonly floor?: number;
+}): Schedule {
+  const { seconds: limit, warmup = 0, floor = 0 } = span;
+  if (!(limit > 0)) throw new ConfigError(`[clockSchedule] seconds are a number > 0, got ${limit}`);
+  return (t, seconds) => {
+    const share = Math.min(1, seconds / limit);
+    return rise(t, warmup) * (floor + (1 - floor) * 0.5 * (1 + Math.cos(Math.PI * share)));
+  };
 }
 
 function decaying(span: Span, shape: (share: number, floor: number) => number): Schedule {

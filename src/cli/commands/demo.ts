@@ -2,21 +2,16 @@ import type { Command } from "commander";
 import pc from "picocolors";
 import type { WasmDevice } from "../../device/wasm/wasm.ts";
 import { LanguageModel } from "../../generate/language-model.ts";
-import type { DecoderConfig } from "../../models/config.ts";
 import { Decoder } from "../../models/decoder.ts";
 import { initialize } from "../../nn/module.ts";
 import { Progress } from "../../report/progress.ts";
 import { formatBytes, table } from "../../report/table.ts";
-import {
-  LanguageRun,
-  type TokenizedText,
-  tokenizeText,
-  trainingOptions,
-} from "../../tasks/language-modelling/run.ts";
+import { demoModel, demoTraining } from "../../tasks/language-modelling/demo.ts";
+import { LanguageRun, type TokenizedText, tokenizeText } from "../../tasks/language-modelling/run.ts";
+import { trainingOptions } from "../../tasks/language-modelling/training.ts";
 import { Random } from "../../tensor/random.ts";
 import { bytePair } from "../../text/byte-pair.ts";
 import { trainBytePair } from "../../text/byte-pair-train.ts";
-import type { TrainStep } from "../../train/loop.ts";
 import { mobyDick } from "../corpus.ts";
 import { type DeviceOptions, describeDevice, openDevice } from "../device.ts";
 import { withInterrupt } from "../exit.ts";
@@ -30,20 +25,7 @@ interface DemoOptions extends DeviceOptions {
   readonly json?: boolean;
 }
 
-const vocabulary = 1024;
 const contexts = [100, 1_000, 10_000] as const;
-
-/** A small hybrid: three Gated DeltaNet layers and one of gated softmax attention. */
-const demoModel: DecoderConfig = {
-  vocabularySize: vocabulary,
-  width: 128,
-  layers: 4,
-  heads: 2,
-  pattern: ["gated-delta", "gated-delta", "gated-delta", { id: "softmax", gated: true, heads: 4 }],
-  mixer: { keyWidth: 32, valueWidth: 64 },
-  positions: { kind: "rotary" },
-  tied: true,
-};
 
 /** `linnet demo`: learns from a book for a minute and a half, writes, and says what it cost. */
 export function demo(program: Command): void {
@@ -66,11 +48,8 @@ async function runDemo(options: DemoOptions, signal: AbortSignal): Promise<void>
   const device = await openDevice(options);
   try {
     const corpus = await mobyDick();
-    const tokenizer = bytePair(trainBytePair([corpus.text], vocabulary));
-    const training = trainingOptions({
-      ...{ steps: 1200, saveEvery: 400, batch: 4, time: 256, heldOut: 0.05 },
-      ...{ learningRate: 4e-3, warmup: 20 },
-    });
+    const tokenizer = bytePair(trainBytePair([corpus.text], demoModel.vocabularySize));
+    const training = trainingOptions({ ...demoTraining, seconds: options.seconds });
     const text = tokenizeText(corpus.text, tokenizer, training.heldOut);
     const path = options.out ?? (await freeFolder("runs/moby-dick"));
     const run = await LanguageRun.create(
@@ -109,41 +88,18 @@ async function learn(
   signal: AbortSignal,
 ): Promise<number> {
   const progress = new Progress("learning", process.stderr);
-  const steps = await stepsIn(run, text, seconds, signal);
   let tokens = 0;
-  let last: TrainStep | undefined;
   let smooth = Number.NaN;
-  const began = performance.now();
-  for await (const step of run.train(text.train, { signal, steps })) {
+  let rate = 0;
+  for await (const step of run.train(text, { signal })) {
     tokens += step.size;
-    last = step;
     smooth = Number.isNaN(smooth) ? step.loss : 0.95 * smooth + 0.05 * step.loss;
-    const rate = tokens / ((performance.now() - began) / 1000);
-    progress.update(
-      step.step / steps,
-      `loss ${smooth.toFixed(3)}, ${Math.round(rate).toLocaleString("en")} tokens/s`,
-    );
+    rate = tokens / step.seconds;
+    const figures = `loss ${smooth.toFixed(3)}, ${Math.round(rate).toLocaleString("en")} tokens/s`;
+    progress.update(step.end === undefined ? Math.min(0.999, step.seconds / seconds) : 1, figures);
   }
   progress.end();
-  return last === undefined ? 0 : tokens / ((performance.now() - began) / 1000);
-}
-
-/** A few steps tell how many fit the time, so that the learning rate comes down when the time is up. */
-async function stepsIn(
-  run: LanguageRun,
-  text: TokenizedText,
-  seconds: number,
-  signal: AbortSignal,
-): Promise<number> {
-  const tried = 8;
-  let began = performance.now();
-  for await (const step of run.train(text.train, { signal, steps: run.config.training.steps })) {
-    // The first steps warm up compiler and memory.
-    if (step.step === 3) began = performance.now();
-    if (step.step === tried) break;
-  }
-  const each = (performance.now() - began) / 1000 / (tried - 3);
-  return Math.max(tried + 1, Math.round(seconds / each));
+  return rate;
 }
 
 async function write(model: LanguageModel, say: (text: string) => void, signal: AbortSignal): Promise<void> {

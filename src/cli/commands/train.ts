@@ -1,20 +1,21 @@
-import type { Command } from "commander";
+import { type Command, Option } from "commander";
 import { ConfigError } from "../../errors.ts";
 import type { DecoderConfig } from "../../models/config.ts";
 import { Progress } from "../../report/progress.ts";
+import { LanguageRun, type TokenizedText, tokenizeText } from "../../tasks/language-modelling/run.ts";
 import {
-  LanguageRun,
   type LanguageTraining,
-  tokenizeText,
+  optimizerNames,
+  scheduleNames,
   trainingOptions,
-} from "../../tasks/language-modelling/run.ts";
+} from "../../tasks/language-modelling/training.ts";
 import { bytePair } from "../../text/byte-pair.ts";
 import { trainBytePair } from "../../text/byte-pair-train.ts";
 import { bytes } from "../../text/bytes.ts";
 import { characters } from "../../text/characters.ts";
 import type { Tokenizer } from "../../text/tokenizer.ts";
 import { tokenizerFrom } from "../../text/tokenizer-from.ts";
-import { readCorpus } from "../corpus.ts";
+import { corpusOfRun, readCorpus } from "../corpus.ts";
 import { type DeviceOptions, describeDevice, openDevice } from "../device.ts";
 import { withInterrupt } from "../exit.ts";
 import { deviceFlags, finiteNumber, positiveInteger } from "../flags.ts";
@@ -35,20 +36,34 @@ interface TrainOptions extends DeviceOptions {
   readonly accumulate?: number;
   readonly seed?: number;
   readonly recompute?: boolean;
+  readonly optimizer?: LanguageTraining["optimizer"];
+  readonly schedule?: LanguageTraining["schedule"];
+  readonly carry?: boolean;
+  readonly average?: number;
+  readonly evaluateEvery?: number;
+  readonly patience?: number;
   readonly seconds?: number;
   readonly json?: boolean;
 }
+
+/** Options that a run keeps, by the names it keeps them under. */
+const kept = [
+  ...["steps", "batch", "time", "learningRate", "accumulate", "seed", "recompute", "optimizer", "schedule"],
+  ...["carry", "average", "evaluateEvery", "patience", "seconds"],
+] as readonly (keyof TrainOptions & keyof LanguageTraining)[];
 
 const examples = `
 Examples:
   linnet train book.txt
   linnet train notes/ --pattern gla --width 256 --layers 6 --steps 5000
   linnet train book.txt --pattern gated-delta,gated-delta,gated-delta,softmax
+  linnet train book.txt --seconds 600
+  linnet train book.txt --evaluate-every 100 --patience 5 --average 0.99
   linnet train --resume runs/book`;
 
 /** `linnet train`: a language model on a file or folder of text, or the continuation of a run. */
 export function train(program: Command): void {
-  deviceFlags(
+  const command = deviceFlags(
     program
       .command("train")
       .description("Train a language model on text, or go on with a run.")
@@ -70,12 +85,31 @@ export function train(program: Command): void {
       .option("--accumulate <number>", "batches a step", positiveInteger)
       .option("--seed <number>", "seed of weights and batches", Number)
       .option("--recompute", "keep less for the backward pass, compute it again")
-      .option("--seconds <number>", "stop after this time", finiteNumber)
-      .option("--json", "print a JSON line a step")
-      .addHelpText("after", examples),
-  ).action((text: string | undefined, options: TrainOptions) =>
-    withInterrupt((signal) => run(text, options, signal)),
+      .addOption(
+        new Option("--optimizer <name>", "what moves the weights (default: muon)").choices(optimizerNames),
+      )
+      .addOption(
+        new Option(
+          "--schedule <name>",
+          "course of the learning rate (default: clock with --seconds, else cosine)",
+        ).choices(scheduleNames),
+      )
+      .option("--carry", "rows run on from batch to batch with their state: for long documents")
+      .option(
+        "--average <decay>",
+        "publish an exponential average of the weights, such as 0.99",
+        finiteNumber,
+      )
+      .option("--evaluate-every <steps>", "score the held-out text so often", positiveInteger)
+      .option("--patience <number>", "stop after so many evaluations without a better one", positiveInteger)
+      .option("--seconds <number>", "train for this time", finiteNumber)
+      .option("--json", "print a JSON line a step"),
   );
+  command
+    .addHelpText("after", examples)
+    .action((text: string | undefined, options: TrainOptions) =>
+      withInterrupt((signal) => run(text, options, signal)),
+    );
 }
 
 async function run(path: string | undefined, options: TrainOptions, signal: AbortSignal): Promise<void> {
@@ -90,21 +124,13 @@ async function run(path: string | undefined, options: TrainOptions, signal: Abor
       options.resume === undefined
         ? await begin(path!, options, device)
         : await LanguageRun.resume(options.resume, device);
-    const corpus = await readCorpus(path ?? job.config.text);
-    const text = tokenizeText(corpus.text, job.tokenizer, job.config.training.heldOut);
+    const corpus = await (path === undefined ? corpusOfRun(job.config.text) : readCorpus(path));
+    const text = tokenizeText(corpus.text, job.tokenizer, job.training.heldOut);
     const say = options.json ? (line: string) => void process.stderr.write(`${line}\n`) : console.log;
     say(`${job.model.parameterCount.toLocaleString("en")} weights, run folder ${job.folder.path}`);
     say(describeDevice(device));
-    const steps = options.steps ?? job.config.training.steps;
-    const limits = { signal, steps, ...(options.seconds === undefined ? {} : { seconds: options.seconds }) };
-    const progress = new Progress("training", process.stderr);
-    for await (const step of job.train(text.train, limits)) {
-      if (options.json) console.log(JSON.stringify(step));
-      const skips = step.skips > 0 ? `, ${step.skips} steps skipped` : "";
-      progress.update(step.step / steps, `step ${step.step} loss ${step.loss.toFixed(3)}${skips}`);
-    }
-    progress.end();
-    if (text.heldOut.length > job.config.training.time) {
+    await learn(job, text, options, signal);
+    if (text.heldOut.length > job.training.time) {
       const score = await job.score(text);
       say(
         `held-out text: ${score.nats.toFixed(4)} nats a token, ${score.bitsPerByte.toFixed(4)} bits a byte`,
@@ -117,6 +143,35 @@ async function run(path: string | undefined, options: TrainOptions, signal: Abor
   }
 }
 
+/** Trains with a bar; a continued run takes new limits from the command line. */
+async function learn(
+  job: LanguageRun,
+  text: TokenizedText,
+  { steps, seconds, resume, json }: TrainOptions,
+  signal: AbortSignal,
+): Promise<void> {
+  const isNew = resume === undefined;
+  const progress = new Progress("training", process.stderr);
+  const limits = {
+    signal,
+    ...(isNew || steps === undefined ? {} : { steps }),
+    ...(isNew || seconds === undefined ? {} : { seconds }),
+  };
+  const last = steps ?? job.training.steps;
+  const limit = seconds ?? (steps === undefined ? job.training.seconds : undefined);
+  for await (const step of job.train(text, limits)) {
+    if (json) console.log(JSON.stringify(step));
+    const skips = step.skips > 0 ? `, ${step.skips} steps skipped` : "";
+    const held = step.evaluation === undefined ? "" : `, held-out ${step.evaluation.toFixed(3)} bits a byte`;
+    const share = limit === undefined ? step.step / last : Math.max(step.step / last, step.seconds / limit);
+    progress.update(
+      step.end === undefined ? Math.min(0.999, share) : 1,
+      `step ${step.step} loss ${step.loss.toFixed(3)}${held}${skips}`,
+    );
+  }
+  progress.end();
+}
+
 async function begin(
   path: string,
   options: TrainOptions,
@@ -124,13 +179,14 @@ async function begin(
 ): Promise<LanguageRun> {
   const corpus = await readCorpus(path);
   const tokenizer = makeTokenizer(options.tokenizer, corpus.text);
-  const { steps, batch, time, learningRate, accumulate, seed, recompute } = options;
-  const given = { steps, batch, time, learningRate, accumulate, seed, recompute };
-  const training = trainingOptions(
-    Object.fromEntries(
-      Object.entries(given).filter(([, value]) => value !== undefined),
-    ) as Partial<LanguageTraining>,
-  );
+  const given = Object.fromEntries(
+    kept.filter((name) => options[name] !== undefined).map((name) => [name, options[name]]),
+  ) as Partial<LanguageTraining>;
+  const byClock: Partial<LanguageTraining> =
+    options.seconds === undefined
+      ? {}
+      : { schedule: "clock", ...(options.steps === undefined ? { steps: 1_000_000_000 } : {}) };
+  const training = trainingOptions({ ...byClock, ...given });
   const model: DecoderConfig = {
     ...{
       vocabularySize: tokenizer.vocabularySize,

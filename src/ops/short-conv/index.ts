@@ -126,9 +126,9 @@ const op: Op<Inputs, ShortConvOptions, { y: Tensor; finalState: Tensor }> = {
         flags(inputs, options, grads.finalState !== undefined),
       ],
       floats: [],
-      units: Math.ceil(channels / 4),
+      units: Math.ceil(channels / 16),
       work: dx.size * width * 5,
-      scratchBytes: width * 48,
+      scratchBytes: 4 * (3 * width + 1) * 16,
     });
     return { x: dx, weight: dWeight, bias: dBias, initialState: dInitial };
   },

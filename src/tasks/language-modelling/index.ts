@@ -1,13 +1,17 @@
 import { type Tensor, tensor } from "../../autograd/tensor.ts";
 import type { Device } from "../../device/device.ts";
+import { ConfigError } from "../../errors.ts";
 import type { Decoder } from "../../models/decoder.ts";
 import { evaluationWindows, type TokenBatch } from "../../text/batches.ts";
 import { evaluate, type Task } from "../../train/loop.ts";
+import type { CarriedRows } from "./carry.ts";
 
 /** Options of `languageModelling`. */
 export interface LanguageModellingOptions {
   /** Layers keep their input alone and compute the rest again in the backward pass. */
   readonly recompute?: boolean;
+  /** Rows continue those of the batch before: gradients end at a batch, the state does not. */
+  readonly carry?: CarriedRows;
 }
 
 /** Next-token prediction with a decoder: the loss is the mean cross-entropy in nats a token. */
@@ -16,14 +20,27 @@ export function languageModelling(
   device: Device,
   options: LanguageModellingOptions = {},
 ): Task<TokenBatch> {
-  const { recompute = false } = options;
+  const { recompute = false, carry } = options;
+  if (recompute && carry !== undefined) {
+    throw new ConfigError(
+      "[language-modelling] a layer that runs twice would move its carried state twice: expected recompute or carry",
+    );
+  }
   return {
     module: model,
+    ...(carry === undefined ? {} : { reset: () => carry.reset() }),
+    get carried() {
+      return carry?.tensors ?? {};
+    },
     size: (batch) => batch.batch * batch.time,
     loss: (batch, { training, random }) => {
       const shape = [batch.batch, batch.time];
       const ids = (values: Int32Array): Tensor => tensor(device, values, shape, { dtype: "int32" });
-      return model.loss(ids(batch.inputs), ids(batch.targets), { training, random, recompute });
+      const state = training ? carry?.context(batch.batch, batch.begins ?? true) : undefined;
+      return model.loss(ids(batch.inputs), ids(batch.targets), {
+        ...{ training, random, recompute },
+        ...(state === undefined ? {} : { state }),
+      });
     },
   };
 }

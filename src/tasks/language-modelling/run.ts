@@ -1,39 +1,21 @@
 import type { Device } from "../../device/device.ts";
-import { ConfigError, FormatError } from "../../errors.ts";
+import { FormatError } from "../../errors.ts";
 import { LanguageModel } from "../../generate/language-model.ts";
 import type { DecoderConfig } from "../../models/config.ts";
 import { Decoder } from "../../models/decoder.ts";
 import { initialize } from "../../nn/module.ts";
 import { Random } from "../../tensor/random.ts";
-import { randomWindows, type TokenBatch } from "../../text/batches.ts";
+import { randomWindows, runningWindows, type TokenBatch } from "../../text/batches.ts";
 import type { TokenSource } from "../../text/token-file.ts";
 import type { Tokenizer, TokenizerData } from "../../text/tokenizer.ts";
 import { tokenizerFrom } from "../../text/tokenizer-from.ts";
-import { type Task, type TrainStep, train } from "../../train/loop.ts";
-import { adamW } from "../../train/optimizers/adam.ts";
+import { WeightAverage } from "../../train/average.ts";
+import { type Task, type TrainOptions, type TrainStep, train } from "../../train/loop.ts";
 import { Optimizer } from "../../train/optimizers/optimizer.ts";
 import { type RunConfig, RunFolder } from "../../train/run-folder.ts";
-import { cosineSchedule } from "../../train/schedules.ts";
+import { CarriedRows } from "./carry.ts";
 import { languageModelling, scoreText, type TextScore } from "./index.ts";
-
-/** How a language model is trained, as a run keeps it. */
-export interface LanguageTraining {
-  readonly batch: number;
-  readonly time: number;
-  readonly steps: number;
-  readonly learningRate: number;
-  readonly warmup: number;
-  readonly weightDecay: number;
-  readonly clip: number;
-  readonly beta2: number;
-  readonly seed: number;
-  readonly accumulate: number;
-  readonly recompute: boolean;
-  /** Steps between saves. */
-  readonly saveEvery: number;
-  /** Share of the text at its end that is not trained on. */
-  readonly heldOut: number;
-}
+import { type LanguageTraining, ruleOf, scheduleOf, trainingOptions } from "./training.ts";
 
 /** A training run that stands in a folder. */
 export interface LanguageRunConfig extends RunConfig {
@@ -64,6 +46,15 @@ export function tokenizeText(text: string, tokenizer: Tokenizer, share: number):
   };
 }
 
+/** What of the outside a stretch of training depends on. */
+export interface TrainLimits {
+  readonly signal?: AbortSignal;
+  /** Seconds of training in all, those before a resume included. */
+  readonly seconds?: number;
+  /** Steps in all. */
+  readonly steps?: number;
+}
+
 /** A language model in training, with the folder that keeps it. */
 export class LanguageRun {
   readonly folder: RunFolder;
@@ -72,6 +63,9 @@ export class LanguageRun {
   readonly tokenizer: Tokenizer;
   readonly device: Device;
   readonly task: Task<TokenBatch>;
+  readonly training: LanguageTraining;
+  readonly #carry: CarriedRows | undefined;
+  readonly #average: WeightAverage | undefined;
   #optimizer: Optimizer;
   #step = 0;
   #seconds = 0;
@@ -80,10 +74,17 @@ export class LanguageRun {
     this.folder = folder;
     this.config = config;
     this.device = device;
+    this.training = trainingOptions(config.training);
+    const { seed, recompute, carry, batch, average } = this.training;
     this.tokenizer = tokenizerFrom(config.tokenizer);
     this.model = new Decoder(config.model);
-    initialize(this.model, device, new Random(config.training.seed, "init"));
-    this.task = languageModelling(this.model, device, { recompute: config.training.recompute });
+    initialize(this.model, device, new Random(seed, "init"));
+    this.#carry = carry ? new CarriedRows(this.model, device, batch) : undefined;
+    this.#average = average > 0 ? new WeightAverage(this.model, average) : undefined;
+    this.task = languageModelling(this.model, device, {
+      recompute,
+      ...(this.#carry === undefined ? {} : { carry: this.#carry }),
+    });
     this.#optimizer = this.makeOptimizer();
   }
 
@@ -91,6 +92,7 @@ export class LanguageRun {
   static async create(path: string, config: LanguageRunConfig, device: Device): Promise<LanguageRun> {
     // A model that cannot be built leaves no folder behind.
     new Decoder(config.model);
+    trainingOptions(config.training);
     return new LanguageRun(await RunFolder.create(path, config), config, device);
   }
 
@@ -99,10 +101,12 @@ export class LanguageRun {
     const folder = await RunFolder.open(path);
     const run = new LanguageRun(folder, languageConfig(folder), device);
     run.#optimizer.dispose();
-    const { optimizer, step, seconds } = await folder.resume(run.model, () => run.makeOptimizer(), device);
-    run.#optimizer = optimizer;
-    run.#step = step;
-    run.#seconds = seconds;
+    const saved = await folder.resume(run.model, () => run.makeOptimizer(), device);
+    run.#optimizer = saved.optimizer;
+    run.#step = saved.step;
+    run.#seconds = saved.seconds;
+    run.#carry?.restore(partsUnder("carried/", saved.kept));
+    run.#average?.restore(saved.optimizer.steps, partsUnder("average/", saved.kept));
     return run;
   }
 
@@ -114,47 +118,25 @@ export class LanguageRun {
   /**
    * Trains on, saving every so often and when it ends, be it by `signal`, by `seconds` or by leaving the loop.
    *
-   * @param options.seconds Seconds of training at most, those before a resume included.
+   * @param text The ids to learn, or both parts of a text: then evaluations see the held-out one.
    */
-  async *train(
-    ids: TokenSource,
-    options: { readonly signal?: AbortSignal; readonly seconds?: number; readonly steps?: number } = {},
-  ): AsyncGenerator<TrainStep> {
-    const { training } = this.config;
-    const steps = options.steps ?? training.steps;
-    const before = this.#seconds;
+  async *train(text: TokenSource | TokenizedText, limits: TrainLimits = {}): AsyncGenerator<TrainStep> {
+    const { saveEvery } = this.training;
     const lines: object[] = [];
     const save = async (): Promise<void> => {
       await this.folder.log(lines.splice(0));
-      const { model: module } = this;
       await this.folder.save({
-        module,
-        optimizer: this.#optimizer,
-        step: this.#step,
-        seconds: this.#seconds,
+        ...{ module: this.model, optimizer: this.#optimizer, step: this.#step, seconds: this.#seconds },
+        ...(this.#carry === undefined ? {} : { carried: this.#carry.tensors }),
+        ...(this.#average === undefined ? {} : { average: this.#average.values }),
       });
     };
-    const { batch, time, accumulate, seed } = training;
     try {
-      for await (const step of train(this.task, {
-        ...{ device: this.device, optimizer: this.#optimizer, accumulate, seed, steps, from: this.#step + 1 },
-        batches: randomWindows(ids, { batch, time }, new Random(seed, "batches")),
-        schedule: cosineSchedule({ steps, warmup: Math.min(training.warmup, steps - 1), floor: 0.1 }),
-        ...(options.signal === undefined ? {} : { signal: options.signal }),
-        ...(options.seconds === undefined ? {} : { seconds: options.seconds - before }),
-      })) {
+      for await (const step of train(this.task, this.optionsFor(text, limits))) {
         this.#step = step.step;
-        this.#seconds = before + step.seconds;
-        const { step: number, loss, learningRate, gradientNorm, skipped } = step;
-        lines.push({
-          step: number,
-          loss,
-          learningRate,
-          gradientNorm,
-          ...(skipped ? { skipped } : {}),
-          seconds: this.#seconds,
-        });
-        if (step.step % training.saveEvery === 0) await save();
+        this.#seconds = step.seconds;
+        lines.push(metricsOf(step));
+        if (step.step % saveEvery === 0) await save();
         yield step;
       }
     } finally {
@@ -162,10 +144,9 @@ export class LanguageRun {
     }
   }
 
-  /** How well the model predicts the held-out text. */
+  /** How well the model, or the average of its weights, predicts the held-out text. */
   score(text: TokenizedText): Promise<TextScore> {
-    const { batch, time } = this.config.training;
-    return scoreText(this.task, this.device, text.heldOut, text.heldOutBytes, { batch, time });
+    return this.#average === undefined ? this.scoreNow(text) : this.#average.use(() => this.scoreNow(text));
   }
 
   /** The model with its tokenizer, for sessions. */
@@ -173,10 +154,70 @@ export class LanguageRun {
     return new LanguageModel(this.model, this.tokenizer, this.device);
   }
 
-  private makeOptimizer(): Optimizer {
-    const { learningRate, weightDecay, clip, beta2 } = this.config.training;
-    return new Optimizer(adamW({ beta2 }), this.model.namedParameters(), { learningRate, weightDecay, clip });
+  private optionsFor(text: TokenSource | TokenizedText, limits: TrainLimits): TrainOptions<TokenBatch> {
+    const { training, device } = this;
+    const { batch, time, accumulate, seed, evaluateEvery, patience } = training;
+    const steps = limits.steps ?? training.steps;
+    const seconds = limits.seconds ?? (limits.steps === undefined ? training.seconds : undefined);
+    const held = "heldOut" in text ? text : undefined;
+    const ids = held?.train ?? (text as TokenSource);
+    const batches =
+      this.#carry === undefined
+        ? randomWindows(ids, { batch, time }, new Random(seed, "batches"))
+        : runningWindows(ids, { batch, time });
+    // Steps that are asked for by number are planned by number.
+    const planned =
+      limits.steps === undefined ? training : { ...training, schedule: plannedBySteps(training) };
+    return {
+      ...{ device, optimizer: this.#optimizer, accumulate, seed, steps, from: this.#step + 1, batches },
+      ...{ schedule: scheduleOf(planned, steps), elapsed: this.#seconds },
+      ...(limits.signal === undefined ? {} : { signal: limits.signal }),
+      ...(seconds === undefined ? {} : { seconds }),
+      ...(this.#average === undefined ? {} : { average: this.#average }),
+      ...(held === undefined || evaluateEvery === 0
+        ? {}
+        : { evaluateEvery, evaluate: async () => (await this.scoreNow(held)).bitsPerByte }),
+      ...(patience === 0 ? {} : { patience }),
+    };
   }
+
+  private scoreNow(text: TokenizedText): Promise<TextScore> {
+    const { batch, time } = this.training;
+    return scoreText(this.task, this.device, text.heldOut, text.heldOutBytes, { batch, time });
+  }
+
+  private makeOptimizer(): Optimizer {
+    const { learningRate, weightDecay, clip } = this.training;
+    return new Optimizer(ruleOf(this.training), this.model.namedParameters(), {
+      ...{ learningRate, weightDecay, clip },
+    });
+  }
+}
+
+function plannedBySteps({ schedule }: LanguageTraining): LanguageTraining["schedule"] {
+  return schedule === "clock" ? "cosine" : schedule;
+}
+
+function metricsOf({
+  step,
+  loss,
+  learningRate,
+  gradientNorm,
+  skipped,
+  seconds,
+  evaluation,
+}: TrainStep): object {
+  return {
+    ...{ step, loss, learningRate, gradientNorm },
+    ...(skipped ? { skipped } : {}),
+    ...(evaluation === undefined ? {} : { evaluation }),
+    seconds,
+  };
+}
+
+function partsUnder(prefix: string, kept: ReadonlyMap<string, Float32Array>): Map<string, Float32Array> {
+  const own = [...kept].filter(([name]) => name.startsWith(prefix));
+  return new Map(own.map(([name, values]) => [name.slice(prefix.length), values]));
 }
 
 /** The trained model of a run folder. */
@@ -195,30 +236,4 @@ function languageConfig(folder: RunFolder): LanguageRunConfig {
     );
   }
   return folder.config as LanguageRunConfig;
-}
-
-/** Training options of a run, with the defaults that fit a laptop. */
-export function trainingOptions(given: Partial<LanguageTraining>): LanguageTraining {
-  const options: LanguageTraining = {
-    ...{
-      batch: 8,
-      time: 256,
-      steps: 1000,
-      learningRate: 2e-3,
-      warmup: 50,
-      weightDecay: 0.1,
-      clip: 1,
-      beta2: 0.95,
-    },
-    ...{ seed: 0, accumulate: 1, recompute: false, saveEvery: 100, heldOut: 0.05 },
-    ...given,
-  };
-  for (const name of ["batch", "time", "steps", "accumulate", "saveEvery"] as const) {
-    if (!Number.isInteger(options[name]) || options[name] < 1) {
-      throw new ConfigError(`[train] ${name} is a whole number >= 1, got ${options[name]}`);
-    }
-  }
-  if (!(options.learningRate > 0))
-    throw new ConfigError(`[train] learningRate is a number > 0, got ${options.learningRate}`);
-  return options;
 }

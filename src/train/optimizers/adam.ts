@@ -5,7 +5,8 @@ import { operands, type UpdateRule } from "./optimizer.ts";
 const host: HostKernel = (buffers, [n], floats) => {
   const { scale, p, g, slots } = operands(buffers);
   const [m, v] = slots as [TypedArray, TypedArray];
-  const [rate, beta1, beta2, eps, decay, unbias, spread, factor, rectified] = floats as [
+  const [rate, beta1, beta2, eps, decay, unbias, spread, factor, rectified, coupled] = floats as [
+    number,
     number,
     number,
     number,
@@ -17,7 +18,7 @@ const host: HostKernel = (buffers, [n], floats) => {
     number,
   ];
   for (let i = 0; i < n!; i++) {
-    const grad = g[i]! * scale;
+    const grad = g[i]! * scale + coupled * p[i]!;
     m[i] = beta1 * m[i]! + (1 - beta1) * grad;
     v[i] = beta2 * v[i]! + (1 - beta2) * grad * grad;
     const moment = rate * factor * unbias * m[i]!;
@@ -36,7 +37,7 @@ export interface AdamOptions {
 
 /**
  * Adam with decoupled weight decay: p ← p(1 − ηλ) − η m̂ / (√v̂ + ε) (Loshchilov & Hutter, arXiv 1711.05101v3,
- * algorithm 2). With a weight decay of 0 it is Adam (arXiv 1412.6980v9, algorithm 1).
+ * algorithm 2). With a weight decay of 0 it is `adam`.
  */
 export function adamW(options: AdamOptions = {}): UpdateRule {
   const { beta1 = 0.9, beta2 = 0.999, eps = 1e-8 } = options;
@@ -54,7 +55,21 @@ export function adamW(options: AdamOptions = {}): UpdateRule {
       Math.sqrt(1 - beta2 ** t),
       1,
       1,
+      0,
     ],
+  };
+}
+
+/**
+ * Adam as first published: weight decay is part of the gradient, g ← g + λp, so that it is divided by √v̂ like all of it
+ * (Kingma & Ba, arXiv 1412.6980v9, algorithm 1).
+ */
+export function adam(options: AdamOptions = {}): UpdateRule {
+  const { floats, ...rule } = adamW(options);
+  return {
+    ...rule,
+    id: "adam",
+    floats: (t, rate, decay) => [...floats(t, rate, 0).slice(0, -1), decay],
   };
 }
 
@@ -77,7 +92,7 @@ export function rAdam(options: AdamOptions = {}): UpdateRule {
         ? Math.sqrt(((length - 4) * (length - 2) * longest) / ((longest - 4) * (longest - 2) * length))
         : 1;
       const unbias = 1 / (1 - beta1 ** t);
-      return [rate, beta1, beta2, eps, decay, unbias, Math.sqrt(1 - power), factor, rectified ? 1 : 0];
+      return [rate, beta1, beta2, eps, decay, unbias, Math.sqrt(1 - power), factor, rectified ? 1 : 0, 0];
     },
   };
 }

@@ -1,4 +1,5 @@
 /** The contract of an optimizer: a rule says how one parameter moves, the loop around it is the same for all. */
+import { scope } from "../../autograd/scope.ts";
 import { empty, full, type Tensor, tensor } from "../../autograd/tensor.ts";
 import type { Device, HostKernel, Kernel } from "../../device/device.ts";
 import { ConfigError } from "../../errors.ts";
@@ -13,6 +14,26 @@ export interface UpdateRule {
   readonly kernel: Kernel;
   /** The floats that the kernel takes at step `t` (1, 2, …). */
   floats(t: number, learningRate: number, weightDecay: number): readonly number[];
+  /** What moves linear maps instead, where the rule tells them from the rest. */
+  readonly matrices?: MatrixRule;
+}
+
+/** One linear map `[out, in]` that is to move. */
+export interface MatrixUpdate {
+  /** `[scale of the gradient, sound, norm]` on the device. */
+  readonly control: Tensor;
+  readonly value: Tensor;
+  readonly grad: Tensor;
+  readonly slots: Readonly<Record<string, Tensor>>;
+  readonly learningRate: number;
+  readonly weightDecay: number;
+}
+
+/** How an optimizer that sees a matrix as one thing updates it. */
+export interface MatrixRule {
+  readonly slots: readonly string[];
+  /** Runs in a scope of its own. */
+  update(job: MatrixUpdate): void;
 }
 
 /** What a step reports. Norm and soundness are read from the device, so they cost a readback on some. */
@@ -67,7 +88,7 @@ export class Optimizer {
     let units = 0;
     for (const [name, parameter] of this.parameters) {
       units += Math.ceil(parameter.size / unit);
-      for (const slot of rule.slots) {
+      for (const slot of this.slotsOf(parameter)) {
         this.slots.set(`${slot}/${name}`, full(this.device, parameter.shape, 0, { persistent: true }));
       }
     }
@@ -94,20 +115,9 @@ export class Optimizer {
       const { value } = parameter;
       if (value.grad === undefined) continue;
       const decay = parameter.decays ? (this.options.weightDecay ?? 0) : 0;
-      this.device.run({
-        kernel: this.rule.kernel,
-        buffers: [
-          this.control.layout,
-          value.layout,
-          value.grad.layout,
-          ...this.rule.slots.map((slot) => this.slots.get(`${slot}/${name}`)!.layout),
-        ],
-        ints: [value.size],
-        floats: this.rule.floats(this.count, learningRate, decay),
-        units: Math.ceil(value.size / unit),
-        work: value.size * 4,
-        scratchBytes: 0,
-      });
+      const slots = this.slotsOf(parameter).map((slot) => this.slots.get(`${slot}/${name}`)!);
+      if (this.movesAsMatrix(parameter)) this.moveMatrix(value, slots, learningRate, decay);
+      else this.move(value, slots, this.rule.floats(this.count, learningRate, decay));
       parameter.version++;
     }
     return report;
@@ -144,6 +154,42 @@ export class Optimizer {
     for (const slot of this.slots.values()) slot.dispose();
     this.control.dispose();
     this.partials.dispose();
+  }
+
+  private movesAsMatrix(parameter: Parameter): boolean {
+    return this.rule.matrices !== undefined && parameter.isMap && Math.min(...parameter.shape) > 1;
+  }
+
+  private slotsOf(parameter: Parameter): readonly string[] {
+    return this.movesAsMatrix(parameter) ? this.rule.matrices!.slots : this.rule.slots;
+  }
+
+  private move(value: Tensor, slots: readonly Tensor[], floats: readonly number[]): void {
+    this.device.run({
+      kernel: this.rule.kernel,
+      buffers: [this.control, value, value.grad!, ...slots].map(({ layout }) => layout),
+      ints: [value.size],
+      floats,
+      units: Math.ceil(value.size / unit),
+      work: value.size * 4,
+      scratchBytes: 0,
+    });
+  }
+
+  private moveMatrix(
+    value: Tensor,
+    slots: readonly Tensor[],
+    learningRate: number,
+    weightDecay: number,
+  ): void {
+    const { matrices } = this.rule;
+    const named = Object.fromEntries(matrices!.slots.map((slot, i) => [slot, slots[i]!]));
+    scope(this.device, () =>
+      matrices!.update({
+        ...{ control: this.control, value, grad: value.grad!, slots: named },
+        ...{ learningRate, weightDecay },
+      }),
+    );
   }
 
   /** Leaves [scale, sound, norm] of all gradients in `control`. */

@@ -64,6 +64,30 @@ function gatherTaps(weight: usize, channel: i32, lanes: i32, width: i32, taps: u
   return loadLanes(initial + ((<usize>((row - first + past) * channels)) << 2), lanes);
 }
 
+/** Four taps of four channels over rows that all have three rows before them: what was read stays in registers. */
+function forwardFour(x: usize, step: usize, from: i32, to: i32, y: usize, yStep: usize, taps: usize, bias: v128, silu: bool): void {
+  let source = x + <usize>(from - 3) * step;
+  let x0 = v128.load(source);
+  let x1 = v128.load(source + step);
+  let x2 = v128.load(source + 2 * step);
+  source += 3 * step;
+  let target = y + <usize>from * yStep;
+  for (let t = from; t < to; t++) {
+    const x3 = v128.load(source);
+    let z = fma(x0, v128.load(taps), bias);
+    z = fma(x1, v128.load(taps, 16), z);
+    z = fma(x2, v128.load(taps, 32), z);
+    z = fma(x3, v128.load(taps, 48), z);
+    if (silu) z = f32x4.mul(z, sigmoid(z));
+    v128.store(target, z);
+    x0 = x1;
+    x1 = x2;
+    x2 = x3;
+    source += step;
+    target += yStep;
+  }
+}
+
 export function shortConv_block_forward(args: usize, begin: i32, end: i32, scratch: usize): void {
   const time = intAt(args, 8);
   const channels = intAt(args, 9);
@@ -89,15 +113,19 @@ export function shortConv_block_forward(args: usize, begin: i32, end: i32, scrat
         const bias = (flags & HAS_BIAS) != 0 ? loadLanes(pointerAt(args, 2) + at, lanes) : f32x4.splat(0);
         const initial = (flags & HAS_INITIAL) != 0 ? pointerAt(args, 3) + stateRow + at : 0;
         const x = pointerAt(args, 0) + at;
-        for (let t = row; t < stop; t++) {
+        const y = pointerAt(args, 5) + at;
+        const silu = (flags & SILU) != 0;
+        const quick = width == 4 && lanes == 4 ? max(row, min(stop, first + 3)) : stop;
+        for (let t = row; t < quick; t++) {
           let z = bias;
           for (let j = 0; j < width; j++) {
             const source = token(x, step, t - past + j, first, initial, past, channels, lanes);
             z = fma(source, v128.load(scratch + ((<usize>j) << 4)), z);
           }
-          if ((flags & SILU) != 0) z = f32x4.mul(z, sigmoid(z));
-          storeLanes(pointerAt(args, 5) + at + <usize>t * yStep, z, lanes);
+          if (silu) z = f32x4.mul(z, sigmoid(z));
+          storeLanes(y + <usize>t * yStep, z, lanes);
         }
+        if (quick < stop) forwardFour(x, step, quick, stop, y, yStep, scratch, bias, silu);
       }
     }
     if ((flags & HAS_FINAL) == 0) continue;
@@ -149,59 +177,175 @@ function scatterTaps(target: usize, c: i32, lanes: i32, width: i32, sums: usize)
   }
 }
 
-export function shortConv_block_backward(args: usize, begin: i32, end: i32, scratch: usize): void {
-  const sequences = intAt(args, 11);
-  const time = intAt(args, 12);
+// What four channels keep while their rows are worked through, each piece W vectors: taps, sums of the weight's gradient,
+// the ring of dz; then the sum of the bias.
+// @ts-ignore: decorator
+@inline function memorySize(width: i32): usize {
+  return (<usize>(3 * width + 1)) << 4;
+}
+
+/** Sources s in [from, to), last first: their gradients, and their share in those of weight and bias. */
+function backwardRows(args: usize, n: i32, first: i32, last: i32, c: i32, from: i32, to: i32, memory: usize): void {
   const channels = intAt(args, 13);
   const width = intAt(args, 14);
   const step = (<usize>intAt(args, 15)) << 2;
   const dyStep = (<usize>intAt(args, 16)) << 2;
   const flags = intAt(args, 17);
   const past = width - 1;
-  const taps = scratch;
-  const sums = scratch + ((<usize>width) << 4);
+  const lanes = min(4, channels - c);
+  const at = (<usize>c) << 2;
+  const taps = memory;
+  const sums = taps + ((<usize>width) << 4);
   const ring = sums + ((<usize>width) << 4);
+  const total = ring + ((<usize>width) << 4);
   const dxStep = (<usize>channels) << 2;
-  // One unit is four channels over all sequences, so that every weight gradient is one chain of sums.
+  const stateRow = (<usize>(n * past * channels)) << 2;
+  const bias = (flags & HAS_BIAS) != 0 ? loadLanes(pointerAt(args, 2) + at, lanes) : f32x4.splat(0);
+  const initial = (flags & HAS_INITIAL) != 0 ? pointerAt(args, 3) + stateRow + at : 0;
+  const x = pointerAt(args, 0) + at;
+  for (let s = to - 1; s >= from; s--) {
+    for (let j = past; j > 0; j--) v128.store(ring + ((<usize>j) << 4), v128.load(ring + ((<usize>(j - 1)) << 4)));
+    let dz = f32x4.splat(0);
+    if (s >= first) {
+      const dy = loadLanes(pointerAt(args, 5) + at + <usize>s * dyStep, lanes);
+      dz = gradientAt(dy, x, step, s, first, initial, channels, lanes, width, taps, bias, (flags & SILU) != 0);
+      v128.store(total, f32x4.add(v128.load(total), dz));
+    }
+    v128.store(ring, dz);
+    const source = token(x, step, s, first, initial, past, channels, lanes);
+    let dx = sourceGradient(source, ring, taps, sums, width);
+    // The last W - 1 tokens of the sequence are also the state that is carried out.
+    const kept = s - (last - past);
+    if ((flags & HAS_FINAL) != 0 && kept >= 0) {
+      dx = f32x4.add(dx, loadLanes(pointerAt(args, 6) + stateRow + at + ((<usize>(kept * channels)) << 2), lanes));
+    }
+    if (s >= first) storeLanes(pointerAt(args, 7) + at + <usize>s * dxStep, dx, lanes);
+    else if (initial != 0) {
+      storeLanes(pointerAt(args, 10) + stateRow + at + ((<usize>((s - first + past) * channels)) << 2), dx, lanes);
+    }
+  }
+}
+
+/** The same for four taps with silu where every source has three rows before it and none is carried out. */
+function backwardFour(x: usize, step: usize, dy: usize, dyStep: usize, dx: usize, dxStep: usize, from: i32, to: i32, memory: usize, bias: v128): void {
+  const one = f32x4.splat(1);
+  let sum0 = v128.load(memory, 64);
+  let sum1 = v128.load(memory, 80);
+  let sum2 = v128.load(memory, 96);
+  let sum3 = v128.load(memory, 112);
+  let r0 = v128.load(memory, 128);
+  let r1 = v128.load(memory, 144);
+  let r2 = v128.load(memory, 160);
+  let total = v128.load(memory, 192);
+  let source = x + <usize>(to - 1) * step;
+  let x3 = v128.load(source);
+  let x2 = v128.load(source - step);
+  let x1 = v128.load(source - 2 * step);
+  source -= 3 * step;
+  let incoming = dy + <usize>(to - 1) * dyStep;
+  let target = dx + <usize>(to - 1) * dxStep;
+  let r3 = r2;
+  for (let s = to - 1; s >= from; s--) {
+    const x0 = v128.load(source);
+    let z = fma(x0, v128.load(memory), bias);
+    z = fma(x1, v128.load(memory, 16), z);
+    z = fma(x2, v128.load(memory, 32), z);
+    z = fma(x3, v128.load(memory, 48), z);
+    const g = sigmoid(z);
+    const dz = f32x4.mul(v128.load(incoming), f32x4.mul(g, fma(z, f32x4.sub(one, g), one)));
+    total = f32x4.add(total, dz);
+    r3 = r2;
+    r2 = r1;
+    r1 = r0;
+    r0 = dz;
+    sum3 = fma(r0, x3, sum3);
+    sum2 = fma(r1, x3, sum2);
+    sum1 = fma(r2, x3, sum1);
+    sum0 = fma(r3, x3, sum0);
+    let d = fma(r0, v128.load(memory, 48), f32x4.splat(0));
+    d = fma(r1, v128.load(memory, 32), d);
+    d = fma(r2, v128.load(memory, 16), d);
+    d = fma(r3, v128.load(memory), d);
+    v128.store(target, d);
+    x3 = x2;
+    x2 = x1;
+    x1 = x0;
+    source -= step;
+    incoming -= dyStep;
+    target -= dxStep;
+  }
+  v128.store(memory, sum0, 64);
+  v128.store(memory, sum1, 80);
+  v128.store(memory, sum2, 96);
+  v128.store(memory, sum3, 112);
+  v128.store(memory, r0, 128);
+  v128.store(memory, r1, 144);
+  v128.store(memory, r2, 160);
+  v128.store(memory, r3, 176);
+  v128.store(memory, total, 192);
+}
+
+/** Four channels over one block of rows: the quick loop where it may run, the other one around it. */
+function backwardBlock(args: usize, n: i32, first: i32, last: i32, c: i32, from: i32, to: i32, memory: usize): void {
+  const channels = intAt(args, 13);
+  const flags = intAt(args, 17);
+  const at = (<usize>c) << 2;
+  let high = (flags & HAS_FINAL) != 0 ? min(to, last - 3) : to;
+  let low = max(from, first + 3);
+  if (intAt(args, 14) != 4 || (flags & SILU) == 0 || channels - c < 4 || low >= high) {
+    backwardRows(args, n, first, last, c, from, to, memory);
+    return;
+  }
+  if (high < to) backwardRows(args, n, first, last, c, high, to, memory);
+  const bias = (flags & HAS_BIAS) != 0 ? v128.load(pointerAt(args, 2) + at) : f32x4.splat(0);
+  const step = (<usize>intAt(args, 15)) << 2;
+  const dyStep = (<usize>intAt(args, 16)) << 2;
+  backwardFour(pointerAt(args, 0) + at, step, pointerAt(args, 5) + at, dyStep, pointerAt(args, 7) + at, (<usize>channels) << 2, low, high, memory, bias);
+  if (low > from) backwardRows(args, n, first, last, c, from, low, memory);
+}
+
+/** Zeroes of `count` vectors. */
+function clear(at: usize, count: i32): void {
+  for (let i = 0; i < count; i++) v128.store(at + ((<usize>i) << 4), f32x4.splat(0));
+}
+
+export function shortConv_block_backward(args: usize, begin: i32, end: i32, scratch: usize): void {
+  const sequences = intAt(args, 11);
+  const time = intAt(args, 12);
+  const channels = intAt(args, 13);
+  const width = intAt(args, 14);
+  const flags = intAt(args, 17);
+  const size = memorySize(width);
+  // One unit is sixteen channels over all sequences, so that every weight gradient is one chain of sums, in blocks of rows,
+  // so that a cache line is still near when its other channels are read.
   for (let unit = begin; unit < end; unit++) {
-    const c = unit << 2;
-    const lanes = min(4, channels - c);
-    const at = (<usize>c) << 2;
-    gatherTaps(pointerAt(args, 1), c, lanes, width, taps);
-    const bias = (flags & HAS_BIAS) != 0 ? loadLanes(pointerAt(args, 2) + at, lanes) : f32x4.splat(0);
-    let dBias = f32x4.splat(0);
-    for (let j = 0; j < width; j++) v128.store(sums + ((<usize>j) << 4), f32x4.splat(0));
+    const from = unit * CHANNELS;
+    const to = min(from + CHANNELS, channels);
+    for (let c = from; c < to; c += 4) {
+      const memory = scratch + size * <usize>((c - from) >> 2);
+      gatherTaps(pointerAt(args, 1), c, min(4, to - c), width, memory);
+      clear(memory + ((<usize>width) << 4), 2 * width + 1);
+    }
     for (let n = 0; n < sequences; n++) {
       const first = firstRow(args, flags, n, time);
       const last = firstRow(args, flags, n + 1, time);
-      const stateRow = (<usize>(n * past * channels)) << 2;
-      const initial = (flags & HAS_INITIAL) != 0 ? pointerAt(args, 3) + stateRow + at : 0;
-      const x = pointerAt(args, 0) + at;
-      for (let j = 0; j < width; j++) v128.store(ring + ((<usize>j) << 4), f32x4.splat(0));
       // Source s feeds outputs s .. s + W - 1: from the end, the ring holds dz of the W outputs from s on.
-      for (let s = last - 1; s >= first - past; s--) {
-        for (let j = past; j > 0; j--) v128.store(ring + ((<usize>j) << 4), v128.load(ring + ((<usize>(j - 1)) << 4)));
-        let dz = f32x4.splat(0);
-        if (s >= first) {
-          const dy = loadLanes(pointerAt(args, 5) + at + <usize>s * dyStep, lanes);
-          dz = gradientAt(dy, x, step, s, first, initial, channels, lanes, width, taps, bias, (flags & SILU) != 0);
-          dBias = f32x4.add(dBias, dz);
+      for (let c = from; c < to; c += 4) clear(scratch + size * <usize>((c - from) >> 2) + ((<usize>(2 * width)) << 4), width);
+      for (let stop = last; stop > first - width + 1; stop -= ROWS) {
+        const start = stop - ROWS <= first ? first - width + 1 : stop - ROWS;
+        for (let c = from; c < to; c += 4) {
+          backwardBlock(args, n, first, last, c, start, stop, scratch + size * <usize>((c - from) >> 2));
         }
-        v128.store(ring, dz);
-        const source = token(x, step, s, first, initial, past, channels, lanes);
-        let dx = sourceGradient(source, ring, taps, sums, width);
-        // The last W - 1 tokens of the sequence are also the state that is carried out.
-        const kept = s - (last - past);
-        if ((flags & HAS_FINAL) != 0 && kept >= 0) {
-          dx = f32x4.add(dx, loadLanes(pointerAt(args, 6) + stateRow + at + ((<usize>(kept * channels)) << 2), lanes));
-        }
-        if (s >= first) storeLanes(pointerAt(args, 7) + at + <usize>s * dxStep, dx, lanes);
-        else if (initial != 0) {
-          storeLanes(pointerAt(args, 10) + stateRow + at + ((<usize>((s - first + past) * channels)) << 2), dx, lanes);
-        }
+        if (start <= first) break;
       }
     }
-    scatterTaps(pointerAt(args, 8), c, lanes, width, sums);
-    if ((flags & HAS_BIAS) != 0) storeLanes(pointerAt(args, 9) + at, dBias, lanes);
+    for (let c = from; c < to; c += 4) {
+      const memory = scratch + size * <usize>((c - from) >> 2);
+      const lanes = min(4, to - c);
+      scatterTaps(pointerAt(args, 8), c, lanes, width, memory + ((<usize>width) << 4));
+      if ((flags & HAS_BIAS) != 0) {
+        storeLanes(pointerAt(args, 9) + ((<usize>c) << 2), v128.load(memory + ((<usize>(3 * width)) << 4)), lanes);
+      }
+    }
   }
 }

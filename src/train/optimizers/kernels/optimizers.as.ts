@@ -8,7 +8,8 @@ import { floatAt, intAt, pointerAt } from "../../../device/wasm/kernels/simd.as"
   return load<f32>(pointerAt(args, 0), 4) == 0;
 }
 
-// floats: learning rate, beta1, beta2, eps, weight decay, 1/(1-beta1^t), sqrt(1-beta2^t), factor, rectified.
+// floats: learning rate, beta1, beta2, eps, weight decay, 1/(1-beta1^t), sqrt(1-beta2^t), factor, rectified, coupled decay.
+// g <- g + coupled p, then the moments of g and
 // p <- p (1 - lr wd) - lr factor mHat / (sqrt(vHat) + eps), or - lr mHat where the variance is not yet to be trusted.
 export function optimizer_adam_forward(args: usize, begin: i32, end: i32, scratch: usize): void {
   if (isSkipped(args)) return;
@@ -24,6 +25,7 @@ export function optimizer_adam_forward(args: usize, begin: i32, end: i32, scratc
   const moment = f32x4.splat(rate * floatAt(args, 11) * floatAt(args, 13));
   const spread = f32x4.splat(1 / floatAt(args, 12));
   const rectified = floatAt(args, 14) != 0;
+  const coupled = f32x4.splat(floatAt(args, 15));
   const from = (<usize>(begin << 12)) << 2;
   const to = (<usize>min(end << 12, n)) << 2;
   const p = pointerAt(args, 1);
@@ -32,24 +34,26 @@ export function optimizer_adam_forward(args: usize, begin: i32, end: i32, scratc
   const v = pointerAt(args, 4);
   let at = from;
   for (; at + 16 <= to; at += 16) {
-    const grad = f32x4.mul(v128.load(g + at), gradientScale);
+    const old = v128.load(p + at);
+    const grad = f32x4.add(f32x4.mul(v128.load(g + at), gradientScale), f32x4.mul(old, coupled));
     const mean = f32x4.add(f32x4.mul(v128.load(m + at), beta1), f32x4.mul(grad, rest1));
     const square = f32x4.add(f32x4.mul(v128.load(v + at), beta2), f32x4.mul(f32x4.mul(grad, grad), rest2));
     v128.store(m + at, mean);
     v128.store(v + at, square);
     let step = f32x4.mul(mean, moment);
     if (rectified) step = f32x4.div(step, f32x4.add(f32x4.mul(f32x4.sqrt(square), spread), eps));
-    v128.store(p + at, f32x4.sub(f32x4.mul(v128.load(p + at), keep), step));
+    v128.store(p + at, f32x4.sub(f32x4.mul(old, keep), step));
   }
   for (; at < to; at += 4) {
-    const grad = f32x4.mul(v128.load32_zero(g + at), gradientScale);
+    const old = v128.load32_zero(p + at);
+    const grad = f32x4.add(f32x4.mul(v128.load32_zero(g + at), gradientScale), f32x4.mul(old, coupled));
     const mean = f32x4.add(f32x4.mul(v128.load32_zero(m + at), beta1), f32x4.mul(grad, rest1));
     const square = f32x4.add(f32x4.mul(v128.load32_zero(v + at), beta2), f32x4.mul(f32x4.mul(grad, grad), rest2));
     v128.store32_lane(m + at, mean, 0);
     v128.store32_lane(v + at, square, 0);
     let step = f32x4.mul(mean, moment);
     if (rectified) step = f32x4.div(step, f32x4.add(f32x4.mul(f32x4.sqrt(square), spread), eps));
-    v128.store32_lane(p + at, f32x4.sub(f32x4.mul(v128.load32_zero(p + at), keep), step), 0);
+    v128.store32_lane(p + at, f32x4.sub(f32x4.mul(old, keep), step), 0);
   }
 }
 
@@ -155,4 +159,96 @@ export function gradientNorm_finish_forward(args: usize, begin: i32, end: i32, s
   store<f32>(control, sound && limit > 0 && norm > limit ? (scale * limit) / norm : scale);
   store<f32>(control, sound ? 1 : 0, 4);
   store<f32>(control, norm, 8);
+}
+
+// control, gradient, momentum, x, partials; ints: n; floats: momentum. m <- mu m + (1-mu) g, x = mu m + (1-mu) g, and the sum
+// of squares of every 4,096 of x.
+export function optimizer_muonMoment_forward(args: usize, begin: i32, end: i32, scratch: usize): void {
+  const n = intAt(args, 5);
+  const keep = f32x4.splat(floatAt(args, 6));
+  const add = f32x4.splat((1 - floatAt(args, 6)) * load<f32>(pointerAt(args, 0)));
+  const g = pointerAt(args, 1);
+  const m = pointerAt(args, 2);
+  const x = pointerAt(args, 3);
+  for (let unit = begin; unit < end; unit++) {
+    let at = (<usize>(unit << 12)) << 2;
+    const to = (<usize>min((unit + 1) << 12, n)) << 2;
+    let sums = f32x4.splat(0);
+    for (; at + 16 <= to; at += 16) {
+      const grad = f32x4.mul(v128.load(g + at), add);
+      const mean = f32x4.add(f32x4.mul(v128.load(m + at), keep), grad);
+      const next = f32x4.add(f32x4.mul(mean, keep), grad);
+      v128.store(m + at, mean);
+      v128.store(x + at, next);
+      sums = f32x4.add(sums, f32x4.mul(next, next));
+    }
+    for (; at < to; at += 4) {
+      const grad = f32x4.mul(v128.load32_zero(g + at), add);
+      const mean = f32x4.add(f32x4.mul(v128.load32_zero(m + at), keep), grad);
+      const next = f32x4.add(f32x4.mul(mean, keep), grad);
+      v128.store32_lane(m + at, mean, 0);
+      v128.store32_lane(x + at, next, 0);
+      sums = f32x4.add(sums, f32x4.mul(next, next));
+    }
+    const total = f32x4.extract_lane(sums, 0) + f32x4.extract_lane(sums, 1) + (f32x4.extract_lane(sums, 2) + f32x4.extract_lane(sums, 3));
+    store<f32>(pointerAt(args, 4) + ((<usize>unit) << 2), total);
+  }
+}
+
+// partials, x; ints: n, count. x <- x / sqrt(sum of the partials).
+export function optimizer_muonUnit_forward(args: usize, begin: i32, end: i32, scratch: usize): void {
+  const partials = pointerAt(args, 0);
+  const x = pointerAt(args, 1);
+  const n = intAt(args, 2);
+  const count = intAt(args, 3);
+  let sum: f64 = 0;
+  for (let i = 0; i < count; i++) sum += <f64>load<f32>(partials + ((<usize>i) << 2));
+  const factor = <f32>(1 / (Math.sqrt(sum) + 1e-20));
+  const to = min(end << 12, n);
+  for (let i = begin << 12; i < to; i++) {
+    const at = x + ((<usize>i) << 2);
+    store<f32>(at, load<f32>(at) * factor);
+  }
+}
+
+// gram [n, n], its square, out; ints: n; floats: a, b, c. out = a I + b gram + c square; one unit is a row.
+export function optimizer_muonPolynomial_forward(args: usize, begin: i32, end: i32, scratch: usize): void {
+  const gram = pointerAt(args, 0);
+  const square = pointerAt(args, 1);
+  const out = pointerAt(args, 2);
+  const n = intAt(args, 3);
+  const first = floatAt(args, 4);
+  const second = f32x4.splat(floatAt(args, 5));
+  const third = f32x4.splat(floatAt(args, 6));
+  for (let row = begin; row < end; row++) {
+    let at = (<usize>(row * n)) << 2;
+    const to = (<usize>((row + 1) * n)) << 2;
+    for (; at + 16 <= to; at += 16) {
+      const sum = f32x4.add(f32x4.mul(v128.load(gram + at), second), f32x4.mul(v128.load(square + at), third));
+      v128.store(out + at, sum);
+    }
+    for (; at < to; at += 4) {
+      store<f32>(out + at, load<f32>(gram + at) * floatAt(args, 5) + load<f32>(square + at) * floatAt(args, 6));
+    }
+    const diagonal = out + ((<usize>(row * n + row)) << 2);
+    store<f32>(diagonal, load<f32>(diagonal) + first);
+  }
+}
+
+// parameter, x; ints: n; floats: rate, decay. p <- p (1 - decay) - rate x.
+export function optimizer_muonApply_forward(args: usize, begin: i32, end: i32, scratch: usize): void {
+  const p = pointerAt(args, 0);
+  const x = pointerAt(args, 1);
+  const n = intAt(args, 2);
+  const rate = f32x4.splat(floatAt(args, 3));
+  const keep = f32x4.splat(1 - floatAt(args, 4));
+  let at = (<usize>(begin << 12)) << 2;
+  const to = (<usize>min(end << 12, n)) << 2;
+  for (; at + 16 <= to; at += 16) {
+    v128.store(p + at, f32x4.sub(f32x4.mul(v128.load(p + at), keep), f32x4.mul(v128.load(x + at), rate)));
+  }
+  for (; at < to; at += 4) {
+    const moved = f32x4.sub(f32x4.mul(v128.load32_zero(p + at), keep), f32x4.mul(v128.load32_zero(x + at), rate));
+    v128.store32_lane(p + at, moved, 0);
+  }
 }
