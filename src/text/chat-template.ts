@@ -1,5 +1,5 @@
 import { FormatError } from "../errors.ts";
-import { optionalLibrary } from "./hugging-face.ts";
+import { missing } from "./hugging-face.ts";
 
 /** One turn of a conversation. */
 export interface ChatMessage {
@@ -27,7 +27,7 @@ export async function chatTemplate(
   text: string,
   names: Readonly<Record<string, unknown>> = {},
 ): Promise<ChatTemplate> {
-  const { Template } = await optionalLibrary("@huggingface/jinja", async () => import("@huggingface/jinja"));
+  const { Template } = await import("@huggingface/jinja").catch(missing("@huggingface/jinja"));
   const refuse = (cause: unknown): never => {
     throw new FormatError(`[chat template] ${(cause as Error).message}`, undefined, { cause });
   };

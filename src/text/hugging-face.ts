@@ -2,16 +2,17 @@ import { FormatError, UnsupportedError } from "../errors.ts";
 import type { Tokenizer, TokenizerData } from "./tokenizer.ts";
 import { tokenizerFrom } from "./tokenizer-from.ts";
 
-/** A library that may be left out of an installation. */
-export async function optionalLibrary<Library>(name: string, use: () => Promise<Library>): Promise<Library> {
-  try {
-    return await use();
-  } catch (cause) {
+/**
+ * What to do where a library that may be left out of an installation is not there. It belongs right behind `import()`:
+ * bundlers then let the library be missing, and say so instead of ending.
+ */
+export function missing(name: string): (cause: unknown) => never {
+  return (cause) => {
     throw new UnsupportedError(
       `[tokenizer] ${name} is not installed: expected it beside linnet, got ${(cause as Error).message}`,
       `npm install ${name}`,
     );
-  }
+  };
 }
 
 /** Options of `huggingFaceTokenizer`. */
@@ -32,10 +33,7 @@ export async function huggingFaceTokenizer(
   config: unknown = {},
   options: HuggingFaceOptions = {},
 ): Promise<Tokenizer> {
-  const library = await optionalLibrary(
-    "@huggingface/tokenizers",
-    async () => import("@huggingface/tokenizers"),
-  );
+  const library = await import("@huggingface/tokenizers").catch(missing("@huggingface/tokenizers"));
   let own: InstanceType<typeof library.Tokenizer>;
   try {
     own = new library.Tokenizer(tokenizer as object, config as object);
