@@ -54,7 +54,8 @@ async function run(options: Options, signal: AbortSignal): Promise<void> {
   const open = async (): Promise<WasmDevice> => {
     const device = await openDevice(options);
     const { tier, threads } = device.info();
-    if (!("tier" in machine)) say(describeDevice(device));
+    if (!("tier" in machine))
+      say(`${describeDevice(device)}\nmemory limit of the images of one method: ${formatBytes(memory)}`);
     machine = { ...machine, tier, threads };
     return device;
   };
@@ -68,7 +69,6 @@ async function run(options: Options, signal: AbortSignal): Promise<void> {
       say(
         `peak ${(operationsPerSecond / 1e9).toFixed(1)} GFLOP/s, memory read at ${(bytesPerSecond / 1e9).toFixed(1)} GB/s`,
       );
-      say(`memory limit of the images of one method: ${formatBytes(memory)}\n`);
     },
     onStart: (model, method) => void process.stderr.write(`measuring ${model}, ${method}\n`),
   })) {

@@ -2,7 +2,7 @@
 import type { Device } from "../../device/device.ts";
 import { ConfigError } from "../../errors.ts";
 import { type MachineLimits, measureLimits } from "./machine.ts";
-import { type HeadlineRow, measureMethod } from "./measure.ts";
+import { type HeadlineRow, type Measured, measureMethod, rowOf } from "./measure.ts";
 import { headlineMethods, headlineModels } from "./methods.ts";
 
 export type { MachineLimits } from "./machine.ts";
@@ -20,7 +20,7 @@ export interface HeadlineOptions {
   readonly models?: readonly string[];
   readonly methods?: readonly string[];
   readonly signal?: AbortSignal;
-  /** Called when the machine's limits are known. */
+  /** Called when the methods of a model are measured, and the machine's limits between them; rows follow. */
   readonly onLimits?: (limits: MachineLimits) => void;
   /** Called before a method is measured. */
   readonly onStart?: (model: string, method: string) => void;
@@ -46,22 +46,31 @@ export async function* headline(
   const limits = { memory, wholeSeconds, positionSeconds, ...(signal === undefined ? {} : { signal }) };
   const device = await open();
   try {
-    const machine = measureLimits(device);
-    options.onLimits?.(machine);
+    let machine = measureLimits(device);
     for (const model of models) {
-      let linear = Number.NaN;
+      const done: Measured[] = [];
       for (const method of methods) {
         options.onStart?.(model.name, method.id);
-        const row = await measureMethod(method, model, { device, open, machine }, limits);
-        if (method === headlineMethods[0]) linear = row.imagesPerSecond;
-        yield { ...row, ratio: linear / row.imagesPerSecond };
+        done.push(await measureMethod(method, model, device, open, limits));
+        // The best that was seen at any time: whatever else ran at one moment did not at all of them.
+        machine = better(machine, measureLimits(device));
         // Lets signals in.
         await new Promise((resolve) => setTimeout(resolve, 0));
       }
+      options.onLimits?.(machine);
+      const linear = done.find(({ method }) => method === headlineMethods[0])?.seconds ?? Number.NaN;
+      for (const one of done) yield rowOf(one, machine, linear);
     }
   } finally {
     device.close();
   }
+}
+
+function better(a: MachineLimits, b: MachineLimits): MachineLimits {
+  return {
+    operationsPerSecond: Math.max(a.operationsPerSecond, b.operationsPerSecond),
+    bytesPerSecond: Math.max(a.bytesPerSecond, b.bytesPerSecond),
+  };
 }
 
 function chosen<Item>(

@@ -46,13 +46,14 @@ export interface MeasureLimits {
   readonly signal?: AbortSignal;
 }
 
-/** Positions on [0, 1] and weights that integrate polynomials of degree 9 exactly (Gauss–Legendre, five points). */
+/**
+ * Positions on [0, 1] and weights that integrate polynomials of degree 5 exactly (Gauss–Legendre, three points): the work
+ * of a step grows with the square of its position at most.
+ */
 const nodes = [
-  [0.0469100770306681, 0.1184634425280946],
-  [0.2307653449471585, 0.2393143352496833],
-  [0.5, 0.2844444444444444],
-  [0.7692346550528415, 0.2393143352496833],
-  [0.953089922969332, 0.1184634425280946],
+  [0.1127016653792583, 5 / 18],
+  [0.5, 8 / 18],
+  [0.8872983346207417, 5 / 18],
 ] as const;
 
 /** A step of this many seconds has nothing to gain from a larger batch. */
@@ -190,21 +191,30 @@ async function bytesOf(
   }
 }
 
-/** Where a method is measured. */
-export interface MeasurePlace {
-  readonly device: Device;
-  /** Opens another device like it. */
-  readonly open: () => Promise<Device>;
-  readonly machine: MachineLimits;
+/** What measuring a method gave. */
+export interface Measured {
+  readonly method: HeadlineMethod;
+  readonly model: HeadlineModel;
+  /** Of one image. */
+  readonly seconds: number;
+  readonly bytesPerImage: number;
+  readonly batch: number;
+  readonly measured: HeadlineRow["measured"];
+  readonly outputWidth: number;
 }
 
-/** Measures one method; its ratio is filled in when linear is known. */
+/**
+ * Measures one method.
+ *
+ * @param open Opens another device like the one measured on.
+ */
 export async function measureMethod(
   method: HeadlineMethod,
   model: HeadlineModel,
-  { device, open, machine }: MeasurePlace,
+  device: Device,
+  open: () => Promise<Device>,
   limits: MeasureLimits,
-): Promise<Omit<HeadlineRow, "ratio">> {
+): Promise<Measured> {
   const total = valuesOf(model.shape);
   const bytesPerImage = await bytesOf(method, model, open);
   const rig = new Rig(method, model, device);
@@ -213,19 +223,26 @@ export async function measureMethod(
     let seconds = integrated(rig, total, batch, limits);
     const isWhole = seconds * batch <= limits.wholeSeconds;
     if (isWhole) seconds = (await rig.whole(batch, limits.signal)) / batch;
-    const { height, width, channels } = model.shape;
-    const paper = model.paper[method.id];
-    const floors = floorsOf(method, model, rig.model.output.width, batch, machine);
-    return {
-      ...{ model: model.name, shape: [height, width, channels], method: method.id },
-      ...{ imagesPerSecond: 1 / seconds, bytesPerImage, batch },
-      ...{ floorShare: floors.whole / seconds, partsShare: floors.parts / seconds },
-      measured: isWhole ? "whole" : "integrated",
-      ...(paper === undefined ? {} : { paper }),
-    };
+    const measured = isWhole ? "whole" : "integrated";
+    return { method, model, seconds, bytesPerImage, batch, measured, outputWidth: rig.model.output.width };
   } finally {
     rig.dispose();
   }
+}
+
+/** A row of the table: what was measured beside the machine's limits and linear's seconds an image. */
+export function rowOf(done: Measured, machine: MachineLimits, linear: number): HeadlineRow {
+  const { method, model, seconds, bytesPerImage, batch, measured } = done;
+  const { height, width, channels } = model.shape;
+  const floors = floorsOf(method, model, done.outputWidth, batch, machine);
+  const paper = model.paper[method.id];
+  return {
+    ...{ model: model.name, shape: [height, width, channels], method: method.id },
+    ...{ imagesPerSecond: 1 / seconds, ratio: seconds / linear },
+    ...{ floorShare: floors.whole / seconds, partsShare: floors.parts / seconds },
+    ...{ bytesPerImage, batch, measured },
+    ...(paper === undefined ? {} : { paper }),
+  };
 }
 
 /** Seconds that an image takes at least: as a whole, and with the parts of its steps one after another. */
