@@ -6,4 +6,5 @@ export { mechanismsBench } from "./mechanisms.ts";
 export { memoryBench } from "./memory.ts";
 export { opsBench } from "./ops.ts";
 export { crossoverBench, scalingBench } from "./scaling.ts";
+export { streamBench } from "./stream.ts";
 export { trainBench } from "./train.ts";

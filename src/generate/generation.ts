@@ -1,8 +1,18 @@
 import { ConfigError } from "../errors.ts";
-import { Random } from "../tensor/random.ts";
-import { checkSampling, distribution, type SamplingOptions, sample } from "./sampler.ts";
+import type { LanguageModel } from "./language-model.ts";
+import { readInto } from "./prefill.ts";
+import {
+  type Choice,
+  checkSampling,
+  likeliestOf,
+  logProbabilities,
+  type SamplingOptions,
+} from "./sampler.ts";
 import type { Session } from "./session.ts";
+import { speculativeTokens } from "./speculation.ts";
+import { LoneStepper, type Stepper } from "./stepper.ts";
 import { StopText } from "./stop-text.ts";
+import { plainTokens, type Token, type TokenSource } from "./token-sources.ts";
 
 /** Options of `session.generate`. The snake_case names of other libraries are understood too. */
 export interface GenerateOptions extends SamplingOptions {
@@ -10,13 +20,19 @@ export interface GenerateOptions extends SamplingOptions {
   readonly prompt?: string | ArrayLike<number>;
   /** Tokens at most; without it generation ends by a stop, the signal, or leaving the loop. */
   readonly maxNewTokens?: number;
-  /** Generation ends before a text that is one of these. */
+  /** Generation ends before a text that is one of these; of those that overlap, before the one that is complete first. */
   readonly stop?: string | readonly string[];
   /** Generation ends at one of these ids, which is read but not shown; the tokenizer's separator unless given. */
   readonly stopTokens?: readonly number[];
+  /** Log-probabilities of the tokens written under the model itself, and of so many likeliest ones in their places. */
+  readonly logProbabilities?: boolean | number;
   /** The same seed on the same session gives the same text. */
   readonly seed?: number;
   readonly signal?: AbortSignal;
+  /** A small model of the same vocabulary that proposes tokens; what comes out has the same distribution, sooner. */
+  readonly draft?: LanguageModel;
+  /** Tokens that the draft proposes at a time; 4 unless given. */
+  readonly draftTokens?: number;
   readonly max_new_tokens?: number;
   readonly top_k?: number;
   readonly top_p?: number;
@@ -27,40 +43,50 @@ export interface GenerateOptions extends SamplingOptions {
 /** One piece of generated text: whole characters, or empty where a token completes none. */
 export interface GeneratedPiece {
   readonly text: string;
-  readonly id: number;
-  readonly logProbability: number;
+  /** Undefined for text that was held back until the end. */
+  readonly id: number | undefined;
+  /** Natural logarithm of the token's probability under the model; where it was asked for. */
+  readonly logProbability?: number;
+  /** The likeliest tokens in its place, likeliest first; where they were asked for. */
+  readonly likeliest?: readonly Choice[];
 }
+
+/** Why a generation ended: it was long enough, a stop text came, or a stop token. */
+export type FinishReason = "length" | "stop" | "token";
 
 /** What a generation came to. */
 export interface GenerationResult {
   readonly text: string;
   readonly ids: readonly number[];
-  readonly logProbabilities: readonly number[];
-  readonly finishReason: "length" | "stop" | "token";
-}
-
-interface Turn {
-  begin(): void;
-  end(): void;
+  readonly finishReason: FinishReason;
+  readonly logProbabilities?: readonly number[];
+  readonly likeliest?: readonly (readonly Choice[])[];
+  /** How many tokens a draft proposed, and how many of them stayed. */
+  readonly draft?: { readonly proposed: number; readonly accepted: number };
 }
 
 /** A running generation: await it for the whole, or iterate over its pieces. Work is done as pieces are asked for. */
 export class Generation implements PromiseLike<GenerationResult>, AsyncIterable<GeneratedPiece> {
   readonly #session: Session;
   readonly #options: GenerateOptions;
-  readonly #turn: Turn;
+  readonly #source: TokenSource;
+  readonly #stops: StopText;
+  readonly #counts = { proposed: 0, accepted: 0 };
   #result: Promise<GenerationResult> | undefined;
   #isStarted = false;
 
-  constructor(session: Session, options: GenerateOptions, turn: Turn) {
+  constructor(session: Session, options: GenerateOptions, stepper: Stepper = new LoneStepper()) {
     this.#session = session;
     this.#options = options;
-    this.#turn = turn;
-    checkSampling(samplingOf(options));
-    const limit = options.maxNewTokens ?? options.max_new_tokens;
-    if (limit !== undefined && !(Number.isInteger(limit) && limit >= 0)) {
-      throw new ConfigError(`[generate] maxNewTokens is a whole number >= 0, got ${limit}`);
-    }
+    this.#stops = new StopText(options.stop);
+    const sampling = samplingOf(options);
+    checkSampling(sampling);
+    checkCounts(options);
+    const { seed = 0, draft, draftTokens = 4 } = options;
+    this.#source =
+      draft === undefined
+        ? plainTokens({ session, sampling, seed, stepper })
+        : speculativeTokens({ session, sampling, seed, draft, draftTokens, counts: this.#counts });
   }
 
   /** Makes the whole text. */
@@ -73,71 +99,91 @@ export class Generation implements PromiseLike<GenerationResult>, AsyncIterable<
     return this.#result.then(onFulfilled, onRejected);
   }
 
-  /** Pieces as they are made; leaving the loop ends the work. */
-  async *[Symbol.asyncIterator](): AsyncGenerator<GeneratedPiece, GenerationResult> {
+  /**
+   * Pieces as they are made; leaving the loop ends the work. Nothing is kept of pieces gone by.
+   *
+   * @throws ConfigError when it was consumed before or something else runs on its session.
+   */
+  async *[Symbol.asyncIterator](): AsyncGenerator<GeneratedPiece, FinishReason> {
     if (this.#isStarted)
       throw new ConfigError("[generate] a generation can be consumed once", "Call generate again.");
     this.#isStarted = true;
-    this.#turn.begin();
+    const isSpeculative = this.#options.draft !== undefined;
+    const release = this.#session.claim(
+      isSpeculative ? "speculative generation" : "generation",
+      isSpeculative,
+    );
     try {
       return yield* this.pieces();
     } finally {
-      this.#turn.end();
+      release();
     }
   }
 
   private async collect(): Promise<GenerationResult> {
     const iterator = this[Symbol.asyncIterator]();
+    const ids: number[] = [];
+    const texts: string[] = [];
+    const chosen: number[] = [];
+    const likeliest: (readonly Choice[])[] = [];
     for (;;) {
       const next = await iterator.next();
-      if (next.done) return next.value;
+      if (next.done) {
+        const { logProbabilities: wanted = false, draft } = this.#options;
+        return {
+          ...{ text: texts.join(""), ids, finishReason: next.value },
+          ...(wanted === false ? {} : { logProbabilities: chosen }),
+          ...(typeof wanted === "number" ? { likeliest } : {}),
+          ...(draft === undefined ? {} : { draft: this.#counts }),
+        };
+      }
+      texts.push(next.value.text);
+      if (next.value.id !== undefined) ids.push(next.value.id);
+      if (next.value.logProbability !== undefined) chosen.push(next.value.logProbability);
+      if (next.value.likeliest !== undefined) likeliest.push(next.value.likeliest);
     }
   }
 
-  private async *pieces(): AsyncGenerator<GeneratedPiece, GenerationResult> {
+  private async *pieces(): AsyncGenerator<GeneratedPiece, FinishReason> {
     const session = this.#session;
-    const options = this.#options;
-    const { signal, prompt, seed = 0 } = options;
+    const { signal, prompt, stopTokens } = this.#options;
     signal?.throwIfAborted();
-    if (prompt !== undefined) await session.prefill(prompt, signal === undefined ? {} : { signal });
+    if (prompt !== undefined) await readInto(session, prompt, signal === undefined ? {} : { signal });
     if (session.logits === undefined) beginEmpty(session);
-    const random = new Random(seed, "generate");
     const { separator } = session.model.tokenizer;
-    const ends = new Set(options.stopTokens ?? (separator === undefined ? [] : [separator]));
-    const limit = options.maxNewTokens ?? options.max_new_tokens ?? Number.POSITIVE_INFINITY;
+    const ends = new Set(stopTokens ?? (separator === undefined ? [] : [separator]));
+    const limit = this.#options.maxNewTokens ?? this.#options.max_new_tokens ?? Number.POSITIVE_INFINITY;
     const decoder = session.model.tokenizer.stream();
-    const stops = new StopText(options.stop);
-    const sampling = samplingOf(options);
-    const ids: number[] = [];
-    const logProbabilities: number[] = [];
-    let text = "";
-    let finishReason: GenerationResult["finishReason"] = "length";
-    while (ids.length < limit) {
-      signal?.throwIfAborted();
-      const { id, logProbability } = sample(distribution(session.logits!, sampling, session.ids), random);
-      session.step(id);
-      if (ends.has(id)) {
-        finishReason = "token";
-        break;
+    const stops = this.#stops;
+    let reason: FinishReason = "length";
+    let count = 0;
+    if (limit > 0) {
+      for await (const token of this.#source(limit, ends)) {
+        if (ends.has(token.id)) {
+          reason = "token";
+          break;
+        }
+        count++;
+        yield { text: stops.push(decoder.push(token.id)), id: token.id, ...this.measured(token) };
+        if (stops.isMet) {
+          reason = "stop";
+          break;
+        }
+        if (count === limit) break;
+        signal?.throwIfAborted();
       }
-      ids.push(id);
-      logProbabilities.push(logProbability);
-      const piece = stops.push(decoder.push(id));
-      text += piece;
-      yield { text: piece, id, logProbability };
-      if (stops.isMet) {
-        finishReason = "stop";
-        break;
-      }
-      // A generation that runs for hours must not keep timers and signals out.
-      if (ids.length % 16 === 0) await new Promise((resolve) => setTimeout(resolve, 0));
     }
     const rest = stops.isMet ? "" : stops.push(decoder.end()) + stops.end();
-    if (rest !== "") {
-      text += rest;
-      yield { text: rest, id: ids.at(-1)!, logProbability: 0 };
-    }
-    return { text, ids, logProbabilities, finishReason };
+    if (rest !== "") yield { text: rest, id: undefined };
+    return reason;
+  }
+
+  private measured({ id, logits }: Token): Pick<GeneratedPiece, "logProbability" | "likeliest"> {
+    const { logProbabilities: wanted = false } = this.#options;
+    if (wanted === false) return {};
+    const all = logProbabilities(logits);
+    const own = { logProbability: all[id]! };
+    return wanted === true ? own : { ...own, likeliest: likeliestOf(all, wanted) };
   }
 }
 
@@ -149,7 +195,20 @@ function beginEmpty(session: Session): void {
       "[generate] there is nothing to continue: expected a prompt, got none and an empty session",
     );
   }
-  session.step(separator);
+  const ids = Int32Array.of(separator);
+  session.take(ids, session.model.advance([session.slot], ids)[0]!);
+}
+
+function checkCounts(options: GenerateOptions): void {
+  const { draftTokens, logProbabilities: wanted } = options;
+  const limit = options.maxNewTokens ?? options.max_new_tokens;
+  const check = (name: string, value: number | undefined, least: number): void => {
+    if (value === undefined || (Number.isInteger(value) && value >= least)) return;
+    throw new ConfigError(`[generate] ${name} is a whole number >= ${least}, got ${value}`);
+  };
+  check("maxNewTokens", limit, 0);
+  check("draftTokens", draftTokens, 1);
+  check("logProbabilities", typeof wanted === "number" ? wanted : undefined, 0);
 }
 
 function samplingOf(options: GenerateOptions): SamplingOptions {

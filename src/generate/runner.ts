@@ -74,33 +74,55 @@ export class Runner {
    * @throws ConfigError where a slot is named twice, ids are missing or outside the vocabulary.
    */
   advance(slots: readonly number[], ids: Int32Array, length = 1): Float32Array[] {
+    this.checkIds(slots, ids, length);
+    if (slots.length === 0) return [];
+    return this.rows(
+      length === 1 ? this.#plans.step(this.states, slots, ids) : this.forward(slots, ids, length, true),
+    );
+  }
+
+  /** The same with the logits after every token, `slots.length · length` of them, row by row. */
+  advanceEach(slots: readonly number[], ids: Int32Array, length: number): Float32Array[] {
+    this.checkIds(slots, ids, length);
+    return slots.length === 0 ? [] : this.rows(this.forward(slots, ids, length, false));
+  }
+
+  private rows(logits: Float32Array): Float32Array[] {
+    const { vocabularySize } = this.decoder.config;
+    return Array.from({ length: logits.length / vocabularySize }, (_, row) =>
+      logits.subarray(row * vocabularySize, (row + 1) * vocabularySize),
+    );
+  }
+
+  private forward(
+    slots: readonly number[],
+    ids: Int32Array,
+    length: number,
+    lastOnly: boolean,
+  ): Float32Array {
+    const { device, decoder, states } = this;
+    return scope(device, () =>
+      noGrad(() => {
+        const tokens = tensor(device, ids, [slots.length, length], { dtype: "int32" });
+        const context = { state: { states, slots }, lastOnly, checked: true };
+        const { logits } = decoder.forward(tokens, context);
+        return Float32Array.from(logits.dataSync());
+      }),
+    );
+  }
+
+  private checkIds(slots: readonly number[], ids: Int32Array, length: number): void {
     this.check();
     if (ids.length !== slots.length * length) {
       throw new ConfigError(
         `[advance] ids are those of all rows: expected ${slots.length} · ${length}, got ${ids.length}`,
       );
     }
-    if (slots.length === 0) return [];
     const { vocabularySize } = this.decoder.config;
     for (let i = 0; i < ids.length; i++) {
       if (ids[i]! >= 0 && ids[i]! < vocabularySize) continue;
       throw new ConfigError(`[advance] ids are 0 to ${vocabularySize - 1}, got ${ids[i]} at ${i}`);
     }
-    const values =
-      length === 1 ? this.#plans.step(this.states, slots, ids) : this.advanceMany(slots, ids, length);
-    return slots.map((_, row) => values.subarray(row * vocabularySize, (row + 1) * vocabularySize));
-  }
-
-  private advanceMany(slots: readonly number[], ids: Int32Array, length: number): Float32Array {
-    const { device, decoder, states } = this;
-    return scope(device, () =>
-      noGrad(() => {
-        const tokens = tensor(device, ids, [slots.length, length], { dtype: "int32" });
-        const context = { state: { states, slots }, lastOnly: true, checked: true };
-        const { logits } = decoder.forward(tokens, context);
-        return Float32Array.from(logits.dataSync());
-      }),
-    );
   }
 
   /** Frees states and weights. */

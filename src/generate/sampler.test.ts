@@ -8,11 +8,15 @@ const logits = [1, 3, 2, 2, -4];
 test("sampling keeps what its options say", () => {
   assert.deepEqual([...distribution(logits, { temperature: 0 }).ids], [1]);
   assert.deepEqual([...distribution(logits, { topK: 3 }).ids], [1, 2, 3]);
+  assert.deepEqual([...distribution(logits, { topK: 2 }).ids], [1, 2]);
   assert.deepEqual([...distribution(logits, { topP: 0 }).ids], [1]);
-  assert.deepEqual([...distribution(logits, { topP: 1 }).ids], [1, 2, 3, 0, 4]);
+  assert.deepEqual([...distribution(logits, { topP: 1 }).ids], [0, 1, 2, 3, 4]);
   assert.deepEqual([...distribution(logits, { topP: 0.6 }).ids], [1, 2]);
   assert.deepEqual([...distribution(logits, { minP: 0.3 }).ids], [1, 2, 3]);
-  assert.deepEqual([...distribution(logits, { repetitionPenalty: 3 }, [1, 1, 4]).ids], [2, 3, 0, 1, 4]);
+  assert.deepEqual([...distribution(logits, { repetitionPenalty: 3 }, [1, 1, 4]).ids], [0, 1, 2, 3, 4]);
+  const penalized = distribution(logits, { repetitionPenalty: 3 }, [1, 1, 4]).probabilities;
+  assert.ok(Math.abs(penalized[1]! / penalized[0]! - 1) < 1e-12, "3 / 3 is as likely as 1");
+  assert.ok(Math.abs(penalized[4]! / penalized[0]! / Math.exp(-13) - 1) < 1e-12, "-4 · 3 against 1");
 });
 
 test("sampled frequencies follow the distribution", () => {

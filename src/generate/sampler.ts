@@ -38,7 +38,7 @@ export function checkSampling(options: SamplingOptions): void {
   }
 }
 
-/** The distribution that the options make of logits: ids from likely to unlikely, and their probabilities. */
+/** The distribution that the options make of logits: ids ascending, and their probabilities. */
 export interface Distribution {
   readonly ids: Int32Array;
   readonly probabilities: Float64Array;
@@ -47,7 +47,8 @@ export interface Distribution {
 /**
  * Probabilities after penalty, temperature, topK, topP and minP, in that order.
  *
- * A topP of 0 leaves the most likely token; a temperature of 0 puts all weight on it. Ties go to the smaller id.
+ * A topP of 0 leaves the most likely token; a temperature of 0 puts all weight on it. Ties go to the smaller id. Cost: one
+ * pass over the logits, and a sort of their weights where topK or topP cut.
  *
  * @throws NumericsError when a logit is NaN or none is finite.
  */
@@ -58,30 +59,63 @@ export function distribution(
 ): Distribution {
   const { temperature = 1, topK = logits.length, topP = 1, minP = 0, repetitionPenalty = 1 } = options;
   const scores = Float64Array.from(logits);
-  if (repetitionPenalty !== 1) {
-    for (const id of new Set(seen)) {
-      scores[id] = scores[id]! > 0 ? scores[id]! / repetitionPenalty : scores[id]! * repetitionPenalty;
-    }
+  if (repetitionPenalty !== 1) penalize(scores, repetitionPenalty, seen);
+  const best = likeliest(scores);
+  if (temperature === 0) return { ids: Int32Array.of(best), probabilities: Float64Array.of(1) };
+  const most = scores[best]!;
+  for (let i = 0; i < scores.length; i++) scores[i] = Math.exp((scores[i]! - most) / temperature);
+  const isCut = topK < scores.length || topP < 1;
+  return isCut ? cut(scores, topK, topP, minP) : above(scores, minP, scores.length);
+}
+
+function penalize(scores: Float64Array, penalty: number, seen: Iterable<number>): void {
+  for (const id of new Set(seen)) {
+    scores[id] = scores[id]! > 0 ? scores[id]! / penalty : scores[id]! * penalty;
   }
-  let most = Number.NEGATIVE_INFINITY;
-  for (const score of scores) {
+}
+
+/** Id of the largest score. */
+function likeliest(scores: Float64Array): number {
+  let best = 0;
+  for (let i = 0; i < scores.length; i++) {
+    const score = scores[i]!;
     if (Number.isNaN(score)) throw new NumericsError("[sampling] the model gave NaN: expected finite logits");
-    most = Math.max(most, score);
+    if (score > scores[best]!) best = i;
   }
-  if (!Number.isFinite(most)) throw new NumericsError("[sampling] the model gave no finite logit");
-  const ids = Int32Array.from(scores.keys()).sort((a, b) => scores[b]! - scores[a]! || a - b);
-  if (temperature === 0) return { ids: ids.slice(0, 1), probabilities: Float64Array.of(1) };
-  const kept = ids.subarray(0, Math.min(topK, ids.length));
-  const weights = Float64Array.from(kept, (id) => Math.exp((scores[id]! - most) / temperature));
-  const total = weights.reduce((sum, weight) => sum + weight, 0);
-  let count = 0;
+  if (!Number.isFinite(scores[best]!)) throw new NumericsError("[sampling] the model gave no finite logit");
+  return best;
+}
+
+/** The tokens that topK, topP and minP leave; the largest weight is 1. */
+function cut(weights: Float64Array, topK: number, topP: number, minP: number): Distribution {
+  // Without a comparison function typed arrays sort many times faster.
+  const sorted = weights.slice().sort().reverse();
+  const kept = Math.min(topK, sorted.length);
+  let total = 0;
+  for (let i = 0; i < kept; i++) total += sorted[i]!;
   let sum = 0;
-  while (count < kept.length) {
-    if (count > 0 && (sum >= topP * total || weights[count]! < minP * weights[0]!)) break;
-    sum += weights[count]!;
-    count++;
+  let count = 0;
+  while (count < kept && !(count > 0 && (sum >= topP * total || sorted[count]! < minP)))
+    sum += sorted[count++]!;
+  return above(weights, sorted[count - 1]!, count);
+}
+
+/** The `count` tokens of the smallest ids among those of at least this weight, larger weights before equal ones. */
+function above(weights: Float64Array, least: number, count: number): Distribution {
+  let larger = 0;
+  for (const weight of weights) if (weight > least) larger++;
+  let equalsLeft = count - larger;
+  const ids = new Int32Array(Math.min(count, weights.length));
+  let length = 0;
+  let sum = 0;
+  for (let id = 0; id < weights.length; id++) {
+    const weight = weights[id]!;
+    if (weight < least || (weight === least && equalsLeft-- <= 0)) continue;
+    ids[length++] = id;
+    sum += weight;
   }
-  return { ids: kept.slice(0, count), probabilities: weights.slice(0, count).map((weight) => weight / sum) };
+  const taken = ids.subarray(0, length);
+  return { ids: taken, probabilities: Float64Array.from(taken, (id) => weights[id]! / sum) };
 }
 
 /** Draws one token. */
@@ -92,5 +126,32 @@ export function sample({ ids, probabilities }: Distribution, random: Random): Ch
     left -= probabilities[i]!;
     i++;
   }
+  // Rounding may leave a little over: never a token that cannot be.
+  while (probabilities[i] === 0 && i > 0) i--;
   return { id: ids[i]!, logProbability: Math.log(probabilities[i]!) };
+}
+
+/** Natural-log probabilities of all tokens, nothing cut: logits − log Σ exp(logits). */
+export function logProbabilities(logits: ArrayLike<number>): Float64Array {
+  const scores = Float64Array.from(logits);
+  const most = scores[likeliest(scores)]!;
+  let sum = 0;
+  for (let i = 0; i < scores.length; i++) sum += Math.exp(scores[i]! - most);
+  const shift = most + Math.log(sum);
+  for (let i = 0; i < scores.length; i++) scores[i]! -= shift;
+  return scores;
+}
+
+/** The `count` likeliest tokens, likeliest first, ties by the smaller id. */
+export function likeliestOf(logProbability: Float64Array, count: number): Choice[] {
+  const best: Choice[] = [];
+  for (let id = 0; id < logProbability.length; id++) {
+    const value = logProbability[id]!;
+    if (best.length === count && !(value > best[count - 1]!.logProbability)) continue;
+    let at = best.length;
+    while (at > 0 && best[at - 1]!.logProbability < value) at--;
+    best.splice(at, 0, { id, logProbability: value });
+    if (best.length > count) best.pop();
+  }
+  return best;
 }

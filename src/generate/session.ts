@@ -1,15 +1,21 @@
 import { ConfigError, DisposedError } from "../errors.ts";
 import { type GenerateOptions, Generation } from "./generation.ts";
+import { History, type HistoryMark } from "./history.ts";
 import type { LanguageModel } from "./language-model.ts";
+import { idsOf, type PrefillOptions, readInto } from "./prefill.ts";
 import { loadState, saveState } from "./state-file.ts";
+import type { Stepper } from "./stepper.ts";
 
-/** Options of `prefill`. */
-export interface PrefillOptions {
-  readonly signal?: AbortSignal;
-  /** Called with the tokens done and in all. */
-  readonly onProgress?: (done: number, total: number) => void;
-  /** Tokens worked at once; 512 unless given. */
-  readonly chunk?: number;
+/** Options of `model.session()`. */
+export interface SessionOptions {
+  /** Ids that a session remembers of what it read and wrote: for `ids` and the repetition penalty. 8,192 unless given. */
+  readonly history?: number;
+}
+
+interface Mark {
+  readonly slot: number;
+  readonly history: HistoryMark;
+  readonly logits: Float32Array | undefined;
 }
 
 /**
@@ -21,25 +27,34 @@ export interface PrefillOptions {
 export class Session {
   readonly model: LanguageModel;
   readonly #slot: number;
-  #ids: number[] = [];
+  readonly #history: History;
+  readonly #marks = new Map<number, Mark>();
   #logits: Float32Array | undefined;
-  readonly #marks = new Map<number, { readonly slot: number; readonly logits: Float32Array | undefined }>();
-  #running = false;
+  /** What has the session to itself at the moment. */
+  #claim: { readonly who: string; readonly isAhead: boolean } | undefined;
   #isDisposed = false;
 
-  constructor(model: LanguageModel, slot: number) {
+  constructor(model: LanguageModel, slot: number, options: SessionOptions = {}) {
+    const { history = 8192 } = options;
+    if (!Number.isInteger(history) || history < 0)
+      throw new ConfigError(`[session] history is a whole number >= 0, got ${history}`);
     this.model = model;
     this.#slot = slot;
+    this.#history = new History(history);
   }
 
-  /** Ids of all tokens read and written so far. */
-  get ids(): readonly number[] {
-    return this.#ids;
+  /** Ids of the last tokens read and written, oldest first: all of them up to the session's `history`. */
+  get ids(): Int32Array {
+    return this.#history.ids;
   }
 
   /** Tokens read and written so far. */
   get position(): number {
-    return this.#ids.length;
+    return this.#history.position;
+  }
+
+  get isDisposed(): boolean {
+    return this.#isDisposed;
   }
 
   /** Bytes of the state: a constant part, and what caches add for every token. */
@@ -59,80 +74,78 @@ export class Session {
     return this.#slot;
   }
 
-  /** Reads a text or ids, in pieces. An aborted signal leaves the session where it got to. */
+  /**
+   * Reads a text or ids, in pieces. An aborted signal leaves the session where it got to.
+   *
+   * @throws ConfigError for ids outside the vocabulary, before anything is read, and while a generation is running.
+   */
   async prefill(input: string | ArrayLike<number>, options: PrefillOptions = {}): Promise<void> {
-    this.check();
-    const ids = typeof input === "string" ? this.model.tokenizer.encode(input) : Int32Array.from(input);
-    this.checkIds(ids);
-    const chunk = options.chunk ?? 512;
-    if (!Number.isInteger(chunk) || chunk < 1)
-      throw new ConfigError(`[prefill] chunk is a whole number >= 1, got ${chunk}`);
-    for (let from = 0; from < ids.length; from += chunk) {
-      options.signal?.throwIfAborted();
-      const piece = ids.slice(from, from + chunk);
-      this.take(piece, this.model.advance([this.slot], piece, piece.length)[0]!);
-      options.onProgress?.(Math.min(from + chunk, ids.length), ids.length);
-      // Lets timers and signals in between pieces.
-      if (from + chunk < ids.length) await new Promise((resolve) => setTimeout(resolve, 0));
+    const release = this.claim("prefill");
+    try {
+      await readInto(this, input, options);
+    } finally {
+      release();
     }
   }
 
   /** Reads one token and returns the logits of the next. */
   step(id: number): Float32Array {
-    this.check();
-    const ids = Int32Array.of(id);
-    this.checkIds(ids);
-    const logits = this.model.advance([this.slot], ids, 1)[0]!;
+    this.checkFree("step");
+    const ids = idsOf(this, [id]);
+    const logits = this.model.advance([this.#slot], ids)[0]!;
     this.take(ids, logits);
     return logits;
   }
 
   /** Notes what was read elsewhere: ids and the logits after them. */
   take(ids: ArrayLike<number>, logits: Float32Array): void {
-    for (let i = 0; i < ids.length; i++) this.#ids.push(ids[i]!);
+    for (let i = 0; i < ids.length; i++) this.#history.push(ids[i]!);
     this.#logits = logits;
   }
 
   /**
-   * Continues the sequence. The result is both a promise of the whole and an async iterable of its pieces.
+   * Continues the sequence. The result is both a promise of the whole and an async iterable of its pieces; work begins
+   * when it is awaited or iterated over, and leaving the loop ends it.
    *
-   * @throws ConfigError when another generation of this session is still running or an option is out of range.
+   * @param stepper What feeds its tokens, such as a batch; itself unless given.
+   * @throws ConfigError for an option out of range; when work begins, also while something else runs on the session.
    */
-  generate(options: GenerateOptions = {}): Generation {
+  generate(options: GenerateOptions = {}, stepper?: Stepper): Generation {
     this.check();
-    return new Generation(this, options, {
-      begin: () => {
-        if (this.#running) {
-          throw new ConfigError(
-            "[generate] another generation of this session is running",
-            "Await it first, or fork the session.",
-          );
-        }
-        this.#running = true;
-      },
-      end: () => {
-        this.#running = false;
-      },
-    });
+    return new Generation(this, options, stepper);
+  }
+
+  /**
+   * Has the session to itself until the returned function is called.
+   *
+   * @param isAhead The state runs ahead of what the session says it has read: nobody may copy it meanwhile.
+   * @throws ConfigError while something else has it.
+   */
+  claim(who: string, isAhead = false): () => void {
+    this.checkFree(who);
+    this.#claim = { who, isAhead };
+    return () => {
+      this.#claim = undefined;
+    };
   }
 
   /** A session that continues from here by itself; its state is copied once. */
   fork(): Session {
-    this.check();
+    this.checkCopy("fork");
     const other = this.model.session();
     this.model.states.copy(this.#slot, other.#slot);
-    other.#ids = [...this.#ids];
+    other.#history.restore(this.#history.mark());
     other.#logits = this.#logits;
     return other;
   }
 
   /** Keeps the state of this position; returns the position for `rollback`. Costs one copy of the state. */
   checkpoint(): number {
-    this.check();
+    this.checkCopy("checkpoint");
     this.forget(this.position);
     const slot = this.model.takeSlot();
     this.model.states.copy(this.#slot, slot);
-    this.#marks.set(this.position, { slot, logits: this.#logits });
+    this.#marks.set(this.position, { slot, history: this.#history.mark(), logits: this.#logits });
     return this.position;
   }
 
@@ -143,7 +156,7 @@ export class Session {
 
   /** Goes back to a checkpoint; it stays, later ones are forgotten. */
   rollback(position: number): void {
-    this.check();
+    this.checkFree("rollback");
     const mark = this.#marks.get(position);
     if (mark === undefined) {
       throw new ConfigError(
@@ -151,7 +164,7 @@ export class Session {
       );
     }
     this.model.states.copy(mark.slot, this.#slot);
-    this.#ids.length = position;
+    this.#history.restore(mark.history);
     this.#logits = mark.logits;
     for (const later of this.checkpoints) if (later > position) this.forget(later);
   }
@@ -164,10 +177,10 @@ export class Session {
     this.#marks.delete(position);
   }
 
-  /** The session as bytes (a safetensors file): state, ids and logits. */
+  /** The session as bytes (a safetensors file): state, position, remembered ids and logits, as they are at this moment. */
   save(): Promise<Uint8Array> {
-    this.check();
-    return saveState(this.model, this.#slot, this.#ids, this.#logits);
+    this.checkCopy("save");
+    return saveState(this.model, this.#slot, this.#history.mark(), this.#logits);
   }
 
   /**
@@ -176,14 +189,14 @@ export class Session {
    * @throws FormatError when the bytes are cut short or belong to another model or version; the session stays as it is.
    */
   load(bytes: Uint8Array): void {
-    this.check();
-    const { ids, logits } = loadState(this.model, this.#slot, bytes);
-    this.#ids = ids;
+    this.checkFree("load");
+    const { history, logits } = loadState(this.model, this.#slot, bytes);
+    this.#history.restore(history);
     this.#logits = logits;
     for (const position of this.checkpoints) this.forget(position);
   }
 
-  /** Gives the state back. */
+  /** Gives the state back; what still runs on the session ends with a DisposedError. */
   dispose(): void {
     if (this.#isDisposed) return;
     for (const position of this.checkpoints) this.forget(position);
@@ -199,13 +212,20 @@ export class Session {
     if (this.#isDisposed) throw new DisposedError("[session] the session was disposed");
   }
 
-  private checkIds(ids: ArrayLike<number>): void {
-    const { vocabularySize } = this.model.decoder.config;
-    for (let i = 0; i < ids.length; i++) {
-      if (Number.isInteger(ids[i]!) && ids[i]! >= 0 && ids[i]! < vocabularySize) continue;
-      throw new ConfigError(
-        `[session] token ids are 0 to ${vocabularySize - 1}, got ${ids[i]} at position ${i}`,
-      );
-    }
+  private checkFree(who: string): void {
+    this.check();
+    if (this.#claim !== undefined) throw this.busy(who, this.#claim.who);
+  }
+
+  private checkCopy(who: string): void {
+    this.check();
+    if (this.#claim?.isAhead) throw this.busy(who, this.#claim.who);
+  }
+
+  private busy(who: string, other: string): ConfigError {
+    return new ConfigError(
+      `[${who}] the session is busy: expected nothing else at work on it, got a running ${other}`,
+      "Await it first, or fork the session before it begins.",
+    );
   }
 }

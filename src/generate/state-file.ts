@@ -1,25 +1,30 @@
 import { readSafetensors, writeSafetensors } from "../checkpoint/safetensors.ts";
-import { fromValues, toFloat32, toInt32 } from "../checkpoint/safetensors-values.ts";
+import { fromValues, toFloat32, toFloat64, toInt32 } from "../checkpoint/safetensors-values.ts";
 import { FormatError } from "../errors.ts";
+import type { HistoryMark } from "./history.ts";
 import type { LanguageModel } from "./language-model.ts";
 
 const version = "1";
 
 /**
- * The state of one slot as a safetensors file: parts `state.LAYER.NAME`, `ids`, `logits`, and in the metadata a
- * fingerprint of the model, so that no other model takes it for its own.
+ * The state of one slot as a safetensors file: parts `state.LAYER.NAME`, `position`, the remembered `ids`, `logits`, and in
+ * the metadata a fingerprint of the model, so that no other model takes it for its own.
  */
 export async function saveState(
   model: LanguageModel,
   slot: number,
-  ids: readonly number[],
+  { position, ids }: HistoryMark,
   logits: Float32Array | undefined,
 ): Promise<Uint8Array> {
-  const entries = new Map([["ids", fromValues(Int32Array.from(ids), [ids.length])]]);
+  const entries = new Map([
+    ["position", fromValues(Float64Array.of(position), [1])],
+    ["ids", fromValues(ids, [ids.length])],
+  ]);
   if (logits !== undefined) entries.set("logits", fromValues(Float32Array.from(logits), [logits.length]));
-  for (const [name, part] of model.states.partsOf(slot)) {
-    entries.set(`state.${name}`, fromValues(await part.data(), part.shape));
-  }
+  // All reads are issued before any is waited for: the session may go on meanwhile.
+  const reads = [...model.states.partsOf(slot)].map(([name, part]) => ({ name, part, values: part.data() }));
+  for (const { name, part, values } of reads)
+    entries.set(`state.${name}`, fromValues(await values, part.shape));
   return writeSafetensors(entries, { format: "linnet-state", version, model: fingerprint(model) });
 }
 
@@ -28,7 +33,7 @@ export function loadState(
   model: LanguageModel,
   slot: number,
   bytes: Uint8Array,
-): { ids: number[]; logits: Float32Array | undefined } {
+): { readonly history: HistoryMark; readonly logits: Float32Array | undefined } {
   const { metadata, tensors } = readSafetensors(bytes, { name: "session state" });
   if (metadata["format"] !== "linnet-state" || metadata["version"] !== version) {
     throw new FormatError(
@@ -41,12 +46,10 @@ export function loadState(
       "Load it into a session of the model that saved it.",
     );
   }
-  const ids = tensors.get("ids");
-  if (ids === undefined) throw new FormatError("[session] the state has no ids");
-  const list = [...toInt32(ids)];
+  const history = historyIn(tensors);
   const { states, device } = model;
   const before = states.tokens(slot);
-  states.place(slot, list.length);
+  states.place(slot, history.position);
   const writes = [...states.partsOf(slot)].map(([name, part]) => {
     const entry = tensors.get(`state.${name}`);
     if (entry === undefined || entry.shape.join() !== part.shape.join()) {
@@ -59,10 +62,22 @@ export function loadState(
   });
   for (const { part, values } of writes) device.write(part.layout, Float32Array.from(values));
   const logits = tensors.get("logits");
-  return { ids: list, logits: logits && Float32Array.from(toFloat32(logits)) };
+  return { history, logits: logits && Float32Array.from(toFloat32(logits)) };
 }
 
-/** FNV-1a over the configuration and a few values of every weight. */
+function historyIn(tensors: ReturnType<typeof readSafetensors>["tensors"]): HistoryMark {
+  const [ids, at] = [tensors.get("ids"), tensors.get("position")];
+  if (ids === undefined || at === undefined)
+    throw new FormatError("[session] the state does not say where it stands: expected ids and position");
+  const position = toFloat64(at)[0]!;
+  const list = toInt32(ids);
+  if (Number.isInteger(position) && position >= list.length) return { position, ids: list };
+  throw new FormatError(
+    `[session] the state stands nowhere: expected a position >= ${list.length}, got ${position}`,
+  );
+}
+
+/** FNV-1a over the configuration and the first and last values of every weight. */
 export function fingerprint(model: LanguageModel): string {
   let hash = 0xcbf29ce484222325n;
   const add = (text: string): void => {
@@ -72,8 +87,10 @@ export function fingerprint(model: LanguageModel): string {
   add(JSON.stringify(model.decoder.config));
   for (const [name, parameter] of model.decoder.namedParameters()) {
     const { layout } = parameter.value;
-    const few = parameter.value.device.readSync(layout, Math.min(8, parameter.size));
-    add(`${name} ${[...few].join(" ")}`);
+    const { device } = parameter.value;
+    const count = Math.min(8, parameter.size);
+    const end = { storage: layout.storage, offset: layout.offset + parameter.size - count };
+    add(`${name} ${device.readSync(layout, count).join(" ")} ${device.readSync(end, count).join(" ")}`);
   }
   return hash.toString(16).padStart(16, "0");
 }

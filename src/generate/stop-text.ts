@@ -1,11 +1,22 @@
-/** Text that ends before the first of some strings, given piece by piece. Overlapping strings end it at the earliest. */
+import { ConfigError } from "../errors.ts";
+
+/**
+ * Text that ends before the first of some strings, given piece by piece.
+ *
+ * The string that is complete first ends it, and of those complete at the same character the longest: however the text is
+ * cut into pieces, the same text is shown.
+ */
 export class StopText {
   readonly #stops: readonly string[];
   #held = "";
   #isMet = false;
 
+  /** @throws ConfigError for an empty string, which every text holds. */
   constructor(stops: string | readonly string[] = []) {
-    this.#stops = (typeof stops === "string" ? [stops] : stops).filter((stop) => stop !== "");
+    this.#stops = typeof stops === "string" ? [stops] : stops;
+    if (this.#stops.includes("")) {
+      throw new ConfigError("[generate] a stop text has characters: expected at least one, got none");
+    }
   }
 
   /** Whether one of the strings has come. */
@@ -16,16 +27,13 @@ export class StopText {
   /** Adds a piece; returns what is certain to be shown. What may be the beginning of a stop is held back. */
   push(piece: string): string {
     if (this.#isMet) return "";
+    if (this.#stops.length === 0) return piece;
     const text = this.#held + piece;
-    let first = text.length;
-    for (const stop of this.#stops) {
-      const at = text.indexOf(stop);
-      if (at >= 0 && at < first) first = at;
-    }
-    if (first < text.length) {
+    const begin = firstStop(text, this.#stops);
+    if (begin !== undefined) {
       this.#isMet = true;
       this.#held = "";
-      return text.slice(0, first);
+      return text.slice(0, begin);
     }
     const held = this.#stops.reduce((most, stop) => Math.max(most, overlap(text, stop)), 0);
     this.#held = text.slice(text.length - held);
@@ -38,6 +46,20 @@ export class StopText {
     this.#held = "";
     return held;
   }
+}
+
+/** Where the string begins that is complete first; undefined where none is. */
+function firstStop(text: string, stops: readonly string[]): number | undefined {
+  let begin: number | undefined;
+  let end = Number.POSITIVE_INFINITY;
+  for (const stop of stops) {
+    const at = text.indexOf(stop);
+    if (at < 0 || at + stop.length > end) continue;
+    if (at + stop.length === end && begin !== undefined && begin <= at) continue;
+    begin = at;
+    end = at + stop.length;
+  }
+  return begin;
 }
 
 /** Length of the longest end of `text` that `stop` begins with. */
