@@ -57,6 +57,36 @@ for (const signal of ["SIGINT", "SIGTERM"] as const) {
   );
 }
 
+test(
+  "writing waits for whoever reads, goes on past the end of documents, and ends with 130",
+  { timeout },
+  () =>
+    inFolder(async (folder) => {
+      await withText(folder);
+      const made = await linnet(folder, ["train", "book.txt", ...small, "--steps", "2", "--out", "run"]);
+      assert.equal(made.code, 0, made.stderr);
+      const options = ["generate", "run", "--threads", "1", "--ignore-end", "--temperature", "2"];
+      const job = start(folder, [...options, "--max-new-tokens", "1000000"]);
+      job.child.stdout!.pause();
+      await new Promise((resolve) => setTimeout(resolve, 3000));
+      job.child.stdout!.resume();
+      await new Promise((resolve) => setTimeout(resolve, 500));
+      job.child.kill("SIGINT");
+      const { code, stdout, stderr } = await job.ended;
+      assert.equal(code, 130, stderr);
+      assert.ok(stdout.length > 1000, `${stdout.length} characters`);
+      const asked = await linnet(folder, [
+        ...options,
+        "--max-new-tokens",
+        "5",
+        "--json",
+        "--log-probabilities",
+      ]);
+      const result = JSON.parse(asked.stdout) as { ids: number[]; logProbabilities: number[] };
+      assert.deepEqual([result.ids.length, result.logProbabilities.length], [5, 5]);
+    }),
+);
+
 test("a run that is killed outright keeps its last save", { timeout }, () =>
   inFolder(async (folder) => {
     await withText(folder);

@@ -50,7 +50,7 @@ function streams(pattern: readonly MixerChoice[]): boolean {
 }
 
 const patterns: readonly (readonly MixerChoice[])[] = [
-  ...mechanisms.map(({ id }) => [id]),
+  ...mechanisms.filter(({ traits }) => traits.causal).map(({ id }) => [id]),
   ["gated-delta", "softmax"],
   ["kda", "latent-attention"],
   ["lightning", { id: "softmax", keyValueHeads: 1 }],

@@ -20,6 +20,8 @@ interface Options extends DeviceOptions {
   readonly stop?: string[];
   readonly seed: number;
   readonly chat?: boolean;
+  readonly ignoreEnd?: boolean;
+  readonly logProbabilities?: boolean;
   readonly json?: boolean;
 }
 
@@ -38,8 +40,10 @@ export function generate(program: Command): void {
       .option("--min-p <number>", "only tokens at least this share as likely as the best", finiteNumber)
       .option("--repetition-penalty <number>", "makes tokens seen before less likely", finiteNumber)
       .option("--stop <text...>", "end before one of these")
+      .option("--ignore-end", "write on where a document ends")
       .option("--seed <number>", "seed of the choices", Number, 0)
       .option("--chat", "the prompt is what a user says; the model's chat template says how it is read")
+      .option("--log-probabilities", "with --json: those of the tokens written")
       .option("--json", "print JSON when done")
       .addHelpText(
         "after",
@@ -53,50 +57,25 @@ async function run(path: string, options: Options, signal: AbortSignal): Promise
   try {
     const model = await openModel(path, device, signal);
     const session = model.session();
-    const prompt = options.chat ? chatPrompt(model, options.prompt) : options.prompt;
-    const { maxNewTokens, temperature, topK, topP, minP, repetitionPenalty, stop, seed } = options;
-    const ends = model instanceof PublishedModel ? model.endIds : [];
-    const stopTokens = ends.length > 0 ? ends : undefined;
-    const given = {
-      stopTokens,
-      temperature,
-      topK,
-      topP,
-      minP,
-      repetitionPenalty,
-      stop,
-      maxNewTokens,
-      seed,
-      signal,
-    };
-    const chosen = Object.fromEntries(
-      Object.entries(given).filter(([, value]) => value !== undefined),
-    ) as GenerateOptions;
     const began = performance.now();
-    const generation = session.generate(prompt === "" ? chosen : { ...chosen, prompt });
+    const generation = session.generate(optionsOf(model, options, signal));
     if (options.json) {
       const result = await generation;
       const seconds = (performance.now() - began) / 1000;
-      console.log(
-        JSON.stringify({
-          ...result,
-          tokensPerSecond: result.ids.length / seconds,
-          stateBytes: session.bytes,
-        }),
-      );
+      const rate = { tokensPerSecond: result.ids.length / seconds, stateBytes: session.bytes };
+      console.log(JSON.stringify({ ...result, ...rate }));
       return;
     }
-    if (!options.chat) process.stdout.write(prompt);
+    if (!options.chat) await written(options.prompt);
     let tokens = 0;
-    for await (const { text } of generation) {
-      process.stdout.write(text);
-      tokens++;
+    for await (const { text, id } of generation) {
+      await written(text);
+      if (id !== undefined) tokens++;
     }
     const seconds = (performance.now() - began) / 1000;
-    process.stdout.write("\n");
-    process.stderr.write(
-      `${tokens} tokens, ${Math.round(tokens / seconds)} a second, state ${formatBytes(session.bytes.now)}\n`,
-    );
+    await written("\n");
+    const rate = `${tokens} tokens, ${Math.round(tokens / seconds)} a second`;
+    process.stderr.write(`${rate}, state ${formatBytes(session.bytes.now)}\n`);
   } finally {
     device.close();
   }
@@ -110,4 +89,25 @@ function chatPrompt(model: LanguageModel, prompt: string): string {
     "[generate] the model has no chat template: expected chat_template in its folder, got none",
     "Leave --chat out to continue the prompt as it is.",
   );
+}
+
+function optionsOf(model: LanguageModel, options: Options, signal: AbortSignal): GenerateOptions {
+  const { maxNewTokens, temperature, topK, topP, minP, repetitionPenalty, stop, seed } = options;
+  const prompt = options.chat ? chatPrompt(model, options.prompt) : options.prompt;
+  const ends = model instanceof PublishedModel ? model.endIds : [];
+  const given = {
+    ...{ temperature, topK, topP, minP, repetitionPenalty, stop, maxNewTokens, seed, signal },
+    prompt: prompt === "" ? undefined : prompt,
+    stopTokens: options.ignoreEnd ? [] : ends.length > 0 ? ends : undefined,
+    logProbabilities: options.logProbabilities,
+  };
+  return Object.fromEntries(
+    Object.entries(given).filter(([, value]) => value !== undefined),
+  ) as GenerateOptions;
+}
+
+/** Writes no faster than whoever reads: a text that goes on for hours must not pile up here. */
+async function written(text: string): Promise<void> {
+  if (text === "" || process.stdout.write(text)) return;
+  await new Promise((resolve) => process.stdout.once("drain", resolve));
 }
