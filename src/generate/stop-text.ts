@@ -1,5 +1,3 @@
-import { ConfigError } from "../errors.ts";
-
 /**
  * Text that ends before the first of some strings, given piece by piece.
  *
@@ -11,12 +9,9 @@ export class StopText {
   #held = "";
   #isMet = false;
 
-  /** @throws ConfigError for an empty string, which every text holds. */
+  /** An empty string ends nothing. */
   constructor(stops: string | readonly string[] = []) {
-    this.#stops = typeof stops === "string" ? [stops] : stops;
-    if (this.#stops.includes("")) {
-      throw new ConfigError("[generate] a stop text has characters: expected at least one, got none");
-    }
+    this.#stops = (typeof stops === "string" ? [stops] : stops).filter((stop) => stop !== "");
   }
 
   /** Whether one of the strings has come. */
