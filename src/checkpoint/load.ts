@@ -17,17 +17,18 @@ import {
 } from "./checkpoint-source.ts";
 import { type FillOptions, type FoundTensor, fill } from "./fill.ts";
 import { quote } from "./header-json.ts";
+import { type HttpOptions, httpSource, isAddress, openAddress } from "./http-source.ts";
 import { PublishedModel } from "./published-model.ts";
 import { openShards, type PlacedTensor } from "./shards.ts";
 import { type PlannedTensor, planTensors } from "./tensor-plan.ts";
 import { readTextParts } from "./text-parts.ts";
 
 /** How a published model is loaded. */
-export interface LoadOptions extends FillOptions {
+export interface LoadOptions extends FillOptions, HttpOptions {
   readonly device: Device;
 }
 
-/** Where a published model lies: a folder, or its files one by one. */
+/** Where a published model lies: a folder on disk or below an address, or its files one by one. */
 export type CheckpointFiles = string | readonly (string | NamedBytes | File)[];
 
 /** A description that was read, without weights. */
@@ -39,7 +40,8 @@ export interface Description {
 
 /**
  * Loads a model of the family as Hugging Face publishes it: `config.json` with `model.safetensors` or its shards, and the
- * tokenizer where there is one. Every tensor's name and shape is compared with what the model declares before memory is
+ * tokenizer where there is one, from a folder, from below an address (in ranges, kept in a `cache` folder where one is
+ * given), or file by file. Every tensor's name and shape is compared with what the model declares before memory is
  * taken; F16 and BF16 become float32 on the way.
  *
  * Weights stream from the file to the device: beside them a few megabytes are in use. Whatever goes wrong, the device's
@@ -53,7 +55,7 @@ export interface Description {
  */
 export async function load(files: CheckpointFiles, options: LoadOptions): Promise<PublishedModel> {
   const { device, signal } = options;
-  const { source, json, format } = await describe(files, signal);
+  const { source, json, format } = await describe(files, options);
   const shards = await openShards(source, signal);
   let decoder: Decoder | undefined;
   try {
@@ -73,8 +75,12 @@ export async function load(files: CheckpointFiles, options: LoadOptions): Promis
 }
 
 /** What lies in a folder or list: its configuration and format. */
-export async function describe(files: CheckpointFiles, signal?: AbortSignal): Promise<Description> {
-  const source = typeof files === "string" ? await folderSource(files) : listSource(files, openOnDisk);
+export async function describe(
+  files: CheckpointFiles,
+  options: HttpOptions & { readonly signal?: AbortSignal | undefined } = {},
+): Promise<Description> {
+  const { signal } = options;
+  const source = await sourceOf(files, options);
   const text = await readText(source, "config.json", signal);
   if (text === undefined) {
     throw new FormatError(
@@ -83,6 +89,15 @@ export async function describe(files: CheckpointFiles, signal?: AbortSignal): Pr
   }
   const json = parseConfig(text, `${source.name}/config.json`);
   return { source, json, format: formatOf(json, `${source.name}/config.json`) };
+}
+
+async function sourceOf(files: CheckpointFiles, options: HttpOptions): Promise<CheckpointSource> {
+  if (typeof files !== "string") {
+    return listSource(files, (path, signal) =>
+      isAddress(path) ? openAddress(path, options, signal) : openOnDisk(path),
+    );
+  }
+  return isAddress(files) ? httpSource(files, options) : folderSource(files);
 }
 
 /** The decoder of a configuration, its sizes believable for as many tensors. */
