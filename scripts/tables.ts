@@ -5,7 +5,8 @@
 import { existsSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { formNames } from "../src/mechanisms/mechanism.ts";
+import { featureMaps } from "../src/mechanisms/feature-maps/index.ts";
+import { formNames, type Mechanism } from "../src/mechanisms/mechanism.ts";
 import { mechanisms } from "../src/mechanisms/registry.ts";
 import { root } from "./rooms.ts";
 
@@ -30,6 +31,55 @@ function family(): string {
   return table(["id", "mechanism", "source", "decay", "write", "normaliser", "state", "forms"], rows);
 }
 
+/** Inputs or state parts with their axes. */
+function symbols(
+  entries: readonly (readonly [string, { readonly axes: string; readonly optional?: boolean }])[],
+): string {
+  const one = ([name, { axes, optional }]: (typeof entries)[number]): string =>
+    `\`${name} [${axes.split(" ").join(",")}]\`${optional ? "?" : ""}`;
+  return entries.length === 0 ? "none" : entries.map(one).join(", ");
+}
+
+/** Every member by itself: equation, sources, inputs, state, forms, reductions, and when to take it. */
+function members(): string {
+  return mechanisms.map(member).join("\n");
+}
+
+function member(own: Mechanism): string {
+  const { id, title, equation, use, sources, inputs, state, traits, forms, reductions } = own;
+  const missing = formNames.flatMap((name) => {
+    const form = forms[name];
+    return typeof form === "function" ? [] : [`no ${name}: ${form.absent}`];
+  });
+  const has = formNames.filter((name) => typeof forms[name] === "function").join(", ");
+  const parts = Object.entries(state).map(([name, part]) => [name, part] as const);
+  const reach = [traits.causal ? "causal" : "", traits.full ? "full" : ""].filter((word) => word !== "");
+  const lines = [
+    ...sources.map(({ title: paper, id: at, equations }) => `- source: ${paper}, ${at}: ${equations}`),
+    `- inputs: ${symbols(Object.entries(inputs))}`,
+    `- state: ${symbols(parts)}${traits.constantState ? ", of fixed size" : ""}`,
+    `- forms: ${[has, ...missing].join("; ")}`,
+    `- sees: ${reach.join(" and ")}${traits.prefixExact === true ? "" : `; ${traits.prefixExact}`}`,
+    ...reductions.map(({ to, when }) => `- is \`${to}\` where ${when}`),
+  ];
+  const head = [`### ${title}`, `\`${id}\`: ${use ?? ""}`];
+  const formula = equation === undefined ? [] : [["```text", equation, "```"].join("\n")];
+  const blocks = [...head, ...formula, lines.join("\n")];
+  return `${blocks.join("\n\n")}\n`;
+}
+
+/** The feature maps as they describe themselves. */
+function maps(): string {
+  const rows = featureMaps.map(({ id, equation, width, isPositive, draw }) => [
+    `\`${id}\``,
+    equation.replaceAll("|", "\\|"),
+    String(width(64)),
+    isPositive ? "yes" : "no",
+    draw === undefined ? "no" : "yes",
+  ]);
+  return table(["id", "φ(x)", "features of K = 64", "positive kernel", "drawn at random"], rows);
+}
+
 function titleOf(page: string): string {
   const heading = readFileSync(join(root, page), "utf8")
     .split("\n")
@@ -51,6 +101,9 @@ function pagesOf(folder: string): string {
 export function derivedParts(): readonly (readonly [page: string, name: string, text: string])[] {
   return [
     ["README.md", "mechanisms", family()],
+    ["docs/mechanisms.md", "mechanisms", family()],
+    ["docs/mechanisms.md", "members", members()],
+    ["docs/mechanisms.md", "maps", maps()],
     ["docs/performance.md", "lab", pagesOf("performance")],
   ];
 }

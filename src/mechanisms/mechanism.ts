@@ -11,7 +11,7 @@ export interface Source {
   readonly title: string;
   /** arXiv id with version, or another permanent address. */
   readonly id: string;
-  /** Equations or algorithms by their labels. */
+  /** What is in it, by section where that is sure. */
   readonly equations: string;
 }
 
@@ -131,6 +131,10 @@ export type Shape = Readonly<Record<"B" | "T" | "H" | "HV" | "K" | "V", number>>
 export interface Mechanism {
   readonly id: string;
   readonly title: string;
+  /** What it computes, in a line. */
+  readonly equation?: string;
+  /** When to take it, and when not. */
+  readonly use?: string;
   readonly sources: readonly Source[];
   readonly inputs: Readonly<Record<string, InputRule>>;
   readonly state: Readonly<Record<string, StatePart>>;

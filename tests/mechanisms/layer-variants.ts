@@ -40,6 +40,7 @@ export const variants: readonly Variant[] = [
     "with a floor": { gateDivisor: 1, gateFloor: -0.7 },
     "with grouped values": { valueHeads: 4, keyWidth: 5, gateRank: 3 },
   }),
+  ...of("hgrn2", { "": {}, "with grouped values": { valueHeads: 4, keyWidth: 6 } }),
   ...of("mamba2", {
     "": { keyWidth: 8 },
     "with groups": { heads: 4, groups: 2, keyWidth: 6, valueWidth: 5, convBias: false },

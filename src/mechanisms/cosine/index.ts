@@ -14,11 +14,13 @@ const inputs = { q: query, k: key, v: value, initialState };
 export const cosine: Mechanism = {
   id: "cosine",
   title: "Cosine attention",
+  equation: "S ← S + k̂vᵀ, o = Sᵀq̂, hats at unit length",
+  use: "Bounded weights without a normaliser; full and causal. A norm behind it takes care of sums that grow with the context.",
   sources: [
     {
       title: "Cottention: Linear Transformers With Cosine Attention",
       id: "arXiv:2409.18747v1",
-      equations: "eq. 3 without its learned scale (label unverified)",
+      equations: "cosine attention, without its learned scale",
     },
   ],
   inputs,

@@ -3,7 +3,7 @@ import { at, dot, row, zeroValues } from "../values.ts";
 
 /**
  * o_i = Σ_j cos(q_i, k_j) v_j, j ≤ i where causal, norms with 1e-6 inside the root (cosFormer's and cottention's
- * kernel: Cottention, arXiv 2409.18747v1, eq. 3, without its learned scale).
+ * kernel: Cottention, arXiv 2409.18747v1, without its learned scale).
  */
 export const reference: Reference = ({ q, k, v, initialState }, { causal = true, scale = 1 }) => {
   const [B, Tq, H, K] = q!.shape as [number, number, number, number];

@@ -13,16 +13,18 @@ const inputs = { q: query, k: unitKey, v: value, beta: writeStrength, initialSta
 export const delta: Mechanism = {
   id: "delta",
   title: "DeltaNet",
+  equation: "S ← S + kβ(v − Sᵀk)ᵀ, o = Sᵀq/√K",
+  use: "Exact recall and overwriting of associations; without a decay, so what is never overwritten stays.",
   sources: [
     {
       title: "Parallelizing Linear Transformers with the Delta Rule over Sequence Length",
       id: "arXiv:2406.06484v6",
-      equations: "update: section 2.2; chunkwise form: section 3 (labels unverified)",
+      equations: "the delta update, its chunkwise form by the WY representation",
     },
     {
       title: "Linear Transformers Are Secretly Fast Weight Programmers",
       id: "arXiv:2102.11174v3",
-      equations: "delta rule: eq. 23–25",
+      equations: "the delta update rule",
     },
   ],
   inputs,

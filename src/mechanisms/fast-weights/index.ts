@@ -21,11 +21,13 @@ const featureWidth = (keyWidth: number): number => 2 * defaultRolls * keyWidth;
 export const fastWeights: Mechanism = {
   id: "fast-weights",
   title: "Fast weights (DPFP)",
+  equation: "S ← S + φ(k)β(v − Sᵀφ(k))ᵀ, o = Sᵀφ(q), φ sparse and summing to 1",
+  use: "Delta writes on sparse features, where keys are few and collisions matter; the state has 2νK rows.",
   sources: [
     {
       title: "Linear Transformers Are Secretly Fast Weight Programmers",
       id: "arXiv:2102.11174v3",
-      equations: "update: eq. 23–25; map: eq. 37; sum normalisation: section 4.2",
+      equations: "the delta update rule, deterministic parameter-free projection, sum normalisation",
     },
   ],
   inputs,

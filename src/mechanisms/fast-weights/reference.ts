@@ -3,7 +3,7 @@ import { at, row, zeroValues } from "../values.ts";
 
 /**
  * DPFP: with y = [relu(x), relu(−x)] of length 2K, the features y_i · y_{i−r} for rolls r = 1 … ν
- * (arXiv 2102.11174v3, eq. 37), divided by their sum.
+ * (arXiv 2102.11174v3), divided by their sum.
  */
 function map(x: Float64Array, rolls: number): Float64Array {
   const y = [...x].map((value) => Math.max(value, 0)).concat([...x].map((value) => Math.max(-value, 0)));
@@ -17,7 +17,7 @@ function map(x: Float64Array, rolls: number): Float64Array {
 
 /**
  * W_t = W_{t−1} + β_t (v_t − W_{t−1} φ(k_t)) φ(k_t)ᵀ, o_t = W_t φ(q_t) (Linear transformers are secretly fast weight
- * programmers, arXiv 2102.11174v3, eq. 23–25), φ DPFP with ν = 3 and sum normalisation (section 4.2).
+ * programmers, arXiv 2102.11174v3), φ DPFP with ν = 3 and sum normalisation (section 4.2).
  */
 export const reference: Reference = ({ q, k, v, beta, initialState }, { scale }) => {
   const rolls = 3;

@@ -15,12 +15,12 @@ function roll(y: Tensor, shift: number): Tensor {
 
 /**
  * Deterministic parameter-free projection: with y = [relu(x), relu(−x)] of length 2K, the products y_i · y_{i−r} for
- * rolls r = 1 … ν (Schlag et al., arXiv 2102.11174v3, eq. 37). Few features are above 0 at once.
+ * rolls r = 1 … ν (Schlag et al., arXiv 2102.11174v3). Few features are above 0 at once.
  */
 export function dpfpMap(rolls: number): FeatureMap {
   return {
     id: `dpfp-${rolls}`,
-    equation: "y_i · y_{i−r}, y = [relu(x), relu(−x)], r = 1 … ν (Schlag et al., arXiv 2102.11174v3, eq. 37)",
+    equation: "y_i · y_{i−r}, y = [relu(x), relu(−x)], r = 1 … ν (Schlag et al., arXiv 2102.11174v3)",
     width: (keyWidth) => 2 * rolls * keyWidth,
     isPositive: false,
     isDifferentiable: true,

@@ -15,7 +15,7 @@ export function favorCount(keyWidth: number): number {
 
 /**
  * Rows ω ~ N(0, I) of width K, orthogonal to each other in blocks of K: directions uniformly distributed, lengths those
- * of independent normal vectors (arXiv 2009.14794v4, section 2.4), so that every row alone is still N(0, I).
+ * of independent normal vectors (arXiv 2009.14794v4, section 2), so that every row alone is still N(0, I).
  */
 export function orthogonalProjection(keyWidth: number, random: Random, count: number): Projection {
   const values = new Float64Array(count * keyWidth);
@@ -33,7 +33,7 @@ export function orthogonalProjection(keyWidth: number, random: Random, count: nu
 }
 
 /**
- * Logarithms of the positive features: ω·x' − |x'|²/2 − ½ ln m with x' = x K^-¼ (arXiv 2009.14794v4, lemma 1), which
+ * Logarithms of the positive features: ω·x' − |x'|²/2 − ½ ln m with x' = x K^-¼ (arXiv 2009.14794v4), which
  * cannot overflow. `x [B,T,H,K]`, `projection [m, K]` → `[B,T,H,m]`.
  */
 export function favorLogs(x: Tensor, projection: Tensor): Tensor {
@@ -48,13 +48,13 @@ export function favorLogs(x: Tensor, projection: Tensor): Tensor {
 }
 
 /**
- * FAVOR+ (Performer, arXiv 2009.14794v4, eq. 5 and section 2.4): positive features of orthogonal random directions,
+ * FAVOR+ (Performer, arXiv 2009.14794v4, section 2): positive features of orthogonal random directions,
  * φ(x) = exp(ω·x' − |x'|²/2)/√m. The mean of φ(q)·φ(k) over draws is exp(q·k/√K), the kernel of softmax attention, and
  * its error falls as 1/√m.
  */
 export const favorMap: FeatureMap = {
   id: "favor+",
-  equation: "exp(ω·x' − |x'|²/2)/√m, x' = x K^-¼ (Choromanski et al., arXiv 2009.14794v4, lemma 1)",
+  equation: "exp(ω·x' − |x'|²/2)/√m, x' = x K^-¼ (Choromanski et al., arXiv 2009.14794v4)",
   width: (keyWidth, count = favorCount(keyWidth)) => count,
   isPositive: true,
   isDifferentiable: true,

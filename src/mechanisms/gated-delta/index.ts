@@ -22,11 +22,13 @@ const inputs = { q: query, k: unitKey, v: value, g: scalarGate, beta: writeStren
 export const gatedDelta: Mechanism = {
   id: "gated-delta",
   title: "Gated DeltaNet",
+  equation: "S ← exp(g)S, S ← S + kβ(v − Sᵀk)ᵀ, o = Sᵀq/√K",
+  use: "The default for language: forgets by its gate and overwrites by its delta write (Qwen3-Next).",
   sources: [
     {
       title: "Gated Delta Networks: Improving Mamba2 with Delta Rule",
       id: "arXiv:2412.06464v3",
-      equations: "update: eq. 10; layer: section 3.4 (labels unverified)",
+      equations: "the gated delta rule, the layer",
     },
   ],
   inputs,

@@ -3,7 +3,7 @@ import { at, row, zeroValues } from "../values.ts";
 
 /**
  * S_t = α_t (I − β_t k_t k_tᵀ) S_{t−1} + β_t k_t v_tᵀ with α_t = exp g_t, o_t = scale · S_tᵀ q_t
- * (Gated DeltaNet, arXiv 2412.06464v3, eq. 10), the transition matrix formed and applied as it stands there.
+ * (Gated DeltaNet, arXiv 2412.06464v3), the transition matrix formed and applied as it stands there.
  */
 export const reference: Reference = ({ q, k, v, g, beta, initialState }, { scale }) => {
   const [B, T, H, K] = q!.shape as [number, number, number, number];

@@ -13,11 +13,13 @@ const inputs = { q: query, k: key, v: value, g: keyGate, initialState };
 export const gla: Mechanism = {
   id: "gla",
   title: "Gated linear attention",
+  equation: "S ← diag(exp g)S + kvᵀ, o = Sᵀq/√K",
+  use: "A learned decay for every key channel: more to remember with than one gate a head, at the cost of sub-chunks.",
   sources: [
     {
       title: "Gated Linear Attention Transformers with Hardware-Efficient Training",
       id: "arXiv:2312.06635v6",
-      equations: "update: eq. 3; layer: section 4.4 (label unverified)",
+      equations: "the recurrence with a gate per key channel, the layer and its low-rank gate (section 4)",
     },
   ],
   inputs,

@@ -1,7 +1,7 @@
 import type { Reference } from "../mechanism.ts";
 import { at, row, zeroValues } from "../values.ts";
 
-/** S_t = diag(exp g_t) S_{t−1} + k_t v_tᵀ, o_t = scale · S_tᵀ q_t (arXiv 2312.06635v6, eq. 3). */
+/** S_t = diag(exp g_t) S_{t−1} + k_t v_tᵀ, o_t = scale · S_tᵀ q_t (arXiv 2312.06635v6). */
 export const reference: Reference = ({ q, k, v, g, initialState }, { scale }) => {
   const [B, T, H, K] = q!.shape as [number, number, number, number];
   const [HV, V] = v!.shape.slice(2) as [number, number];

@@ -13,11 +13,13 @@ const inputs = { q: query, v: value, g: keyGate, initialState };
 export const hgrn2: Mechanism = {
   id: "hgrn2",
   title: "HGRN2",
+  equation: "S ← diag(exp g)S + (1 − exp g)vᵀ, o = Sᵀq",
+  use: "Gates that are keys at once: the fewest projections of the gated members, forgetting less the deeper a layer lies.",
   sources: [
     {
       title: "HGRN2: Gated Linear RNNs with State Expansion",
       id: "arXiv:2404.07904v2",
-      equations: "update: eq. 7; lower bounds: section 3.2 (labels unverified)",
+      equations: "state expansion by outer products, lower bounds of the gates",
     },
   ],
   inputs,

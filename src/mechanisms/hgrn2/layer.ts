@@ -6,6 +6,7 @@ import { logSigmoid, sigmoid, silu } from "../../ops/activation/index.ts";
 import { multiply } from "../../ops/arithmetic/index.ts";
 import { transpose } from "../../ops/permute/index.ts";
 import { sum } from "../../ops/reduce/index.ts";
+import { repeatHeads } from "../../ops/repeat-heads/index.ts";
 import { negate, scale } from "../../ops/scale/index.ts";
 import { softmax } from "../../ops/softmax/index.ts";
 import { slice } from "../../ops/split/index.ts";
@@ -74,7 +75,7 @@ export class Hgrn2Layer extends RecurrentLayer {
     const k = bound === undefined ? free : multiply(free, scale(bound, -1, 1));
     const g = bound === undefined ? logSigmoid(f) : boundedGate(f, bound);
     const o = stream.recur(rule, {
-      q: toHeads(silu(this.qProj.forward(x)), H),
+      q: repeatHeads(toHeads(silu(this.qProj.forward(x)), H), HV / H),
       k: toHeads(k, HV),
       v: toHeads(this.iProj.forward(x), HV),
       g: toHeads(g, HV),

@@ -1,7 +1,7 @@
 import type { Reference } from "../mechanism.ts";
 import { at, row, zeroValues } from "../values.ts";
 
-/** S_t = diag(exp g_t) S_{t−1} + (1 − exp g_t) v_tᵀ, o_t = scale · S_tᵀ q_t (arXiv 2404.07904v2, eq. 7). */
+/** S_t = diag(exp g_t) S_{t−1} + (1 − exp g_t) v_tᵀ, o_t = scale · S_tᵀ q_t (arXiv 2404.07904v2). */
 export const reference: Reference = ({ q, v, g, initialState }, { scale }) => {
   const [B, T, H, K] = q!.shape as [number, number, number, number];
   const [HV, V] = v!.shape.slice(2) as [number, number];

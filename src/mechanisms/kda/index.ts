@@ -22,11 +22,13 @@ const inputs = { q: query, k: unitKey, v: value, g: keyGate, beta: writeStrength
 export const kda: Mechanism = {
   id: "kda",
   title: "Kimi Delta Attention",
+  equation: "S ← diag(exp g)S, S ← S + kβ(v − Sᵀk)ᵀ, o = Sᵀq/√K",
+  use: "As gated-delta with a gate per key channel (Kimi Linear): the strongest recall here per byte of state, the dearest step.",
   sources: [
     {
       title: "Kimi Linear: An Expressive, Efficient Attention Architecture",
       id: "arXiv:2510.26692v2",
-      equations: "update: eq. 1; layer: section 4 (label unverified)",
+      equations: "Kimi Delta Attention: the update and the layer",
     },
   ],
   inputs,

@@ -3,7 +3,7 @@ import { at, row, zeroValues } from "../values.ts";
 
 /**
  * S_t = (I − β_t k_t k_tᵀ) diag(exp g_t) S_{t−1} + β_t k_t v_tᵀ, o_t = scale · S_tᵀ q_t
- * (Kimi Linear, arXiv 2510.26692v2, eq. 1).
+ * (Kimi Linear, arXiv 2510.26692v2).
  */
 export const reference: Reference = ({ q, k, v, g, beta, initialState }, { scale }) => {
   const [B, T, H, K] = q!.shape as [number, number, number, number];

@@ -8,16 +8,19 @@ import { reference } from "./reference.ts";
 export const latentAttention: Mechanism = {
   id: "latent-attention",
   title: "Latent attention (MLA)",
+  equation: "as softmax, k = [U_K c | p], v = U_V c",
+  use: "Softmax whose cache holds R + P numbers a token whatever the number of heads (DeepSeek, Kimi Linear).",
   sources: [
     {
       title: "DeepSeek-V2: A Strong, Economical, and Efficient Mixture-of-Experts Language Model",
       id: "arXiv:2405.04434v5",
-      equations: "eq. 9–19",
+      equations:
+        "multi-head latent attention: low-rank joint compression of keys and values, decoupled rotary positions (section 2.1)",
     },
     {
       title: "Kimi Linear: An Expressive, Efficient Attention Architecture",
       id: "arXiv:2510.26692v2",
-      equations: "without positions: section 4 (labels unverified)",
+      equations: "latent attention without positions",
     },
   ],
   inputs,

@@ -21,7 +21,7 @@ function joined(past: Values | undefined, x: Values): Values {
 
 /**
  * o_i = Σ_j softmax_j(scale · (q_i·U^K c_j + r_i·p_j)) U^V c_j: keys and values of a head are raised from a latent c that
- * all heads share, beside a key p that they share as it is (DeepSeek-V2, arXiv 2405.04434v5, eq. 9–11, 14–19).
+ * all heads share, beside a key p that they share as it is (DeepSeek-V2, arXiv 2405.04434v5).
  *
  * `q [B,T,HQ,K]`, `r [B,T,HQ,P]`, `c [B,T,R]`, `p [B,T,P]`, `keyUp [HQ,K,R]`, `valueUp [HQ,V,R]` →
  * `output [B,T,HQ,V]`; scale is (K + P)^-½ unless given. Latents and shared keys from before are the state.

@@ -12,17 +12,19 @@ const inputs = { q: query, k: key, v: value, g: headGate, initialState };
 export const lightning: Mechanism = {
   id: "lightning",
   title: "Lightning attention (MiniMax-01)",
+  equation: "S ← γS + kvᵀ, o = Sᵀq, γ by head and depth",
+  use: "The linear layers of MiniMax-01 between layers of softmax.",
   sources: [
     {
       title:
         "Lightning Attention-2: A Free Lunch for Handling Unlimited Sequence Lengths in Large Language Models",
       id: "arXiv:2401.04658v2",
-      equations: "update: eq. 4",
+      equations: "the recurrence of linear attention with a decay",
     },
     {
       title: "MiniMax-01: Scaling Foundation Models with Lightning Attention",
       id: "arXiv:2501.08313v1",
-      equations: "section 2.2.1; slopes from the published model code",
+      equations: "lightning attention; slopes from the published model code",
     },
   ],
   inputs,

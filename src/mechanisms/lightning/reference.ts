@@ -3,7 +3,7 @@ import { at, row, zeroValues } from "../values.ts";
 
 /**
  * kv_t = λ kv_{t−1} + k_t v_tᵀ, o_tᵀ = q_tᵀ kv_t with λ = exp g per head and no scale
- * (Lightning Attention-2, arXiv 2401.04658v2, eq. 4; MiniMax-01, arXiv 2501.08313v1, section 2.2.1).
+ * (Lightning Attention-2, arXiv 2401.04658v2; MiniMax-01, arXiv 2501.08313v1, section 2.2.1).
  */
 export const reference: Reference = ({ q, k, v, g, initialState }, { scale }) => {
   const [B, T, H, K] = q!.shape as [number, number, number, number];

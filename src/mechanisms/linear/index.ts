@@ -11,16 +11,19 @@ import { rule } from "./rule.ts";
 export const linear: Mechanism = {
   id: "linear",
   title: "Linear attention",
+  equation: "S ← S + φ(k)vᵀ, z ← z + φ(k), o = Sᵀφ(q) / (z·φ(q) + eps)",
+  use: "The plain member: cheapest state update, full and causal, cross-attention. Forgets nothing, so long streams blur; take a gated one for language.",
   sources: [
     {
       title: "Transformers are RNNs: Fast Autoregressive Transformers with Linear Attention",
       id: "arXiv:2006.16236v3",
-      equations: "full: eq. 5; map: eq. 7; causal: eq. 9; gradients: eq. 13–15",
+      equations:
+        "linearised attention, full and causal, the map elu + 1, gradients in linear time (section 3)",
     },
     {
       title: "RoFormer: Enhanced Transformer with Rotary Position Embedding",
       id: "arXiv:2104.09864v5",
-      equations: "rotary numerator over a denominator without: eq. 19",
+      equations: "rotary positions with linear attention: a turned numerator over a denominator that is not",
     },
   ],
   inputs,

@@ -32,7 +32,7 @@ const who = "linear";
 
 /**
  * The layer of linear attention (arXiv 2006.16236): o = Σ φ(q)·φ(k) v / Σ φ(q)·φ(k) between projections. With rotary
- * positions the numerator is turned and the denominator is not (RoFormer, arXiv 2104.09864, eq. 19), so that it stays
+ * positions the numerator is turned and the denominator is not (RoFormer, arXiv 2104.09864), so that it stays
  * positive.
  */
 export class LinearAttentionLayer extends RecurrentLayer {

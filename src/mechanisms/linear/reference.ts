@@ -8,7 +8,7 @@ function map(x: Values): Values {
 
 /**
  * o_i = φ(q_i)ᵀ Σ_j φ(k_j) v_jᵀ / φ(q_i)ᵀ Σ_j φ(k_j), j ≤ i where causal and all j otherwise, φ = elu + 1
- * (Transformers are RNNs, arXiv 2006.16236v3, eq. 5, 7, 9), as weights over pairs of tokens.
+ * (Transformers are RNNs, arXiv 2006.16236v3), as weights over pairs of tokens.
  */
 export const reference: Reference = (inputs, { causal = true, scale = 1, eps = 1e-6 }) => {
   const { v, initialState, initialNormalizer } = inputs;

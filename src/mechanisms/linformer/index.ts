@@ -8,11 +8,13 @@ import { reference } from "./reference.ts";
 export const linformer: Mechanism = {
   id: "linformer",
   title: "Linformer",
+  equation: "softmax(q(Ek)ᵀ/√K) Fv, E and F learned M×L",
+  use: "Encoders of a fixed longest length; each position has columns of its own. Not causal.",
   sources: [
     {
       title: "Linformer: Self-Attention with Linear Complexity",
       id: "arXiv:2006.04768v3",
-      equations: "attention: eq. 7; sharing: section 4 (labels unverified)",
+      equations: "attention to keys and values projected along time, ways to share the projections",
     },
   ],
   inputs,

@@ -11,11 +11,13 @@ const reference: Reference = (given, options: LshFormOptions) =>
 export const lsh: Mechanism = {
   id: "lsh",
   title: "LSH attention",
+  equation: "softmax over the keys that hash alike, rounds joined by their log-sum-exp",
+  use: "Softmax over few relevant keys of long sequences, where queries can be keys; decodes statelessly.",
   sources: [
     {
       title: "Reformer: The Efficient Transformer",
       id: "arXiv:2001.04451v2",
-      equations: "hashing and sorting: section 2; rounds: appendix A (labels unverified)",
+      equations: "hashing, sorting and chunking, several rounds (section 2)",
     },
   ],
   inputs,

@@ -13,12 +13,14 @@ const inputs = { q: query, k: key, v: value, g: scalarGate, initialState };
 export const mamba2: Mechanism = {
   id: "mamba2",
   title: "Mamba-2 (state space duality)",
+  equation: "S ← exp(g)S + B(Δx)ᵀ, o = SᵀC + D·x, g = −exp(A_log)Δ",
+  use: "The state space view with one decay per head and token: fast, proven at scale, weaker at recall than delta writes.",
   sources: [
     {
       title:
         "Transformers are SSMs: Generalized Models and Efficient Algorithms Through Structured State Space Duality",
       id: "arXiv:2405.21060v1",
-      equations: "update: eq. 2 with the scalar A of section 5; layer: section 7",
+      equations: "state space duality with a scalar A, the Mamba-2 block",
     },
   ],
   inputs,

@@ -2,8 +2,8 @@ import type { Reference } from "../mechanism.ts";
 import { at, row, zeroValues } from "../values.ts";
 
 /**
- * h_t = A_t h_{t−1} + B_t x_tᵀ, y_t = C_tᵀ h_t (State space duality, arXiv 2405.21060v1, eq. 2 and the scalar A of
- * section 5), with B as k, C as q, Δx as v, A_t = exp g_t and no scale.
+ * h_t = A_t h_{t−1} + B_t x_tᵀ, y_t = C_tᵀ h_t (State space duality, arXiv 2405.21060v1, with a scalar A), B as k,
+ * C as q, Δx as v, A_t = exp g_t and no scale.
  */
 export const reference: Reference = ({ q, k, v, g, initialState }, { scale }) => {
   const [B, T, H, K] = q!.shape as [number, number, number, number];

@@ -14,11 +14,13 @@ const reference: Reference = (given, options: NystromFormOptions) => {
 export const nystrom: Mechanism = {
   id: "nystrom",
   title: "Nyström attention",
+  equation: "softmax(qk̃ᵀ) softmax(q̃k̃ᵀ)⁺ softmax(q̃kᵀ) v, tildes means of segments",
+  use: "Encoders of any length with smooth attention; as many landmarks as tokens are softmax itself. Not causal.",
   sources: [
     {
       title: "Nyströmformer: A Nyström-Based Algorithm for Approximating Self-Attention",
       id: "arXiv:2102.03902v3",
-      equations: "attention: eq. 13; pseudo-inverse: eq. 11 (labels unverified)",
+      equations: "attention by landmarks, the iterative pseudo-inverse",
     },
   ],
   inputs,

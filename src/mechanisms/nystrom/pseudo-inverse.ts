@@ -8,7 +8,7 @@ import { scale } from "../../ops/scale/index.ts";
 
 /**
  * The pseudo-inverse of matrices of weights by Z ← Z/4 (13I − AZ(15I − AZ(7I − AZ))) from Z = Aᵀ / (largest column sum of
- * A), the sum of each matrix on its own (Nyströmformer, arXiv 2102.03902v3, eq. 11).
+ * A), the sum of each matrix on its own (Nyströmformer, arXiv 2102.03902v3).
  *
  * `a [...,m,m]`, rows that sum to 1 → the same shape. Costs 4·m³ multiply-adds a step.
  */

@@ -45,11 +45,13 @@ const inputs = {
 export const performer: Mechanism = {
   id: "performer",
   title: "Performer (FAVOR+)",
+  equation: "o = Σ φ(q)·φ(k) v / Σ φ(q)·φ(k), E φ(q)·φ(k) = exp(q·k/√K)",
+  use: "To stand in for trained softmax weights without a T×T matrix, the error falling as one over the root of the features.",
   sources: [
     {
       title: "Rethinking Attention with Performers",
       id: "arXiv:2009.14794v4",
-      equations: "map: lemma 1, eq. 5; orthogonal features: section 2.4",
+      equations: "positive features of the softmax kernel, orthogonal random directions (section 2)",
     },
   ],
   inputs,

@@ -3,7 +3,7 @@ import { at, dot, row, zeroValues } from "../values.ts";
 
 /**
  * o_i = Σ_j φ(q_i)·φ(k_j) v_j / Σ_j φ(q_i)·φ(k_j), j ≤ i where causal, with the positive features
- * φ(x) = exp(ω·x' − |x'|²/2) / √m, x' = x K^−¼ (Performer, arXiv 2009.14794v4, lemma 1 and eq. 5), one row of
+ * φ(x) = exp(ω·x' − |x'|²/2) / √m, x' = x K^−¼ (Performer, arXiv 2009.14794v4), one row of
  * `features [m, K]` per ω.
  *
  * The carried state is `Σ φ(k) vᵀ · e^{−M}`, `Σ φ(k) · e^{−M}` and M, the largest logarithm of a key feature so far

@@ -128,7 +128,7 @@ function withMemory(
  * Gradients of the causal additive recurrence by everything that went in, given those of everything that came out.
  *
  * Without dg two scans: dq with the state on the way forward, dk and dv with R, the state's gradient, on the way back
- * (Transformers are RNNs, arXiv 2006.16236, eq. 13 to 15, in chunks). With dg every ⌈√(T/C)⌉-th state is kept and those
+ * (Transformers are RNNs, arXiv 2006.16236, in chunks). With dg every ⌈√(T/C)⌉-th state is kept and those
  * between are computed again; dg is summed inside a chunk plus decay·<R, S> at its border. With a normaliser the
  * denominators are computed again. dq and dk of a group of value heads are summed in a fixed order.
  * Cost: B·T·HV·(5·K·V + 3·C·(K + V)/2) multiply-adds, one K·V more with dg; extra memory a few states per thread, and

@@ -34,7 +34,7 @@ const padded = (n: number): number => (n + 3) & ~3;
 
 /**
  * S = S0 + Σ_j k_j v_jᵀ, z = z0 + Σ_j k_j over all keys, o_i = scale Sᵀq_i or scale Sᵀq_i / (scale z·q_i + eps)
- * (Transformers are RNNs, arXiv 2006.16236, eq. 5 and 6). `o` has the queries' length.
+ * (Transformers are RNNs, arXiv 2006.16236). `o` has the queries' length.
  *
  * Cost: (Tq + Tk)·HV·K·V multiply-adds per sequence. Bits do not depend on the number of threads.
  */

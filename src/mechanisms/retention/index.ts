@@ -13,11 +13,14 @@ const inputs = { q: query, k: key, v: value, g: { ...headGate, optional: true },
 export const retention: Mechanism = {
   id: "retention",
   title: "Retention (RetNet)",
+  equation: "S ← γS + kvᵀ, o = Sᵀq/√K, γ fixed per head",
+  use: "A fixed decay per head with rotary positions: cheap, stable to train, a known horizon for every head.",
   sources: [
     {
       title: "Retentive Network: A Successor to Transformer for Large Language Models",
       id: "arXiv:2307.08621v4",
-      equations: "parallel: eq. 5; recurrent: eq. 6; chunkwise: eq. 7; layer and decays: eq. 8",
+      equations:
+        "the parallel, recurrent and chunkwise forms; gated multi-scale retention and its decays (section 2)",
     },
   ],
   inputs,

@@ -19,7 +19,7 @@ export interface RetentionOptions extends LayerOptions {
 const who = "retention";
 
 /**
- * The multi-scale retention of RetNet (arXiv 2307.08621, eq. 8): rotary q and k, decays 1 − 2^(−5−h), a norm per head
+ * The multi-scale retention of RetNet (arXiv 2307.08621): rotary q and k, decays 1 − 2^(−5−h), a norm per head
  * instead of a normaliser, a swish gate.
  */
 export class RetentionLayer extends RecurrentLayer {

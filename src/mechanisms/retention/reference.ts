@@ -3,7 +3,7 @@ import { at, dot, row, zeroValues } from "../values.ts";
 
 /**
  * o_t = Σ_{s≤t} γ^{t−s} (scale q_t · k_s) v_s + γ^{t+1} scale q_tᵀ S_0 with γ = exp g per head, and
- * S_T = γ^T S_0 + Σ_s γ^{T−1−s} k_s v_sᵀ (RetNet, arXiv 2307.08621v4, eq. 5–7), in its parallel form.
+ * S_T = γ^T S_0 + Σ_s γ^{T−1−s} k_s v_sᵀ (RetNet, arXiv 2307.08621v4), in its parallel form.
  */
 export const reference: Reference = ({ q, k, v, g, initialState }, { scale }) => {
   const [B, T, H, K] = q!.shape as [number, number, number, number];

@@ -23,16 +23,18 @@ function forEveryHead(x: Values, heads: number): Values {
 export const slidingWindow: Mechanism = {
   id: "sliding-window",
   title: "Sliding window with linear attention",
+  equation: "(Σ_window e^{s}v + Σ_before φ(q)·φ(k)v) over the same sums of weights",
+  use: "To linearise a softmax model: exact near the token, linear before it, a state of fixed size.",
   sources: [
     {
       title: "LoLCATs: On Low-Rank Linearizing of Large Language Models",
       id: "arXiv:2410.10254v3",
-      equations: "one denominator: eq. 6 (label unverified)",
+      equations: "linear attention and a softmax window in one denominator",
     },
     {
       title: "Leave No Context Behind: Efficient Infinite Context Transformers with Infini-attention",
       id: "arXiv:2404.07143v1",
-      equations: "gated sum: eq. 10 (label unverified)",
+      equations: "the gated sum of a memory and local attention",
     },
   ],
   inputs,

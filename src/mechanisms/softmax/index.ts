@@ -8,6 +8,8 @@ import { reference } from "./reference.ts";
 export const softmax: Mechanism = {
   id: "softmax",
   title: "Softmax attention",
+  equation: "o = Σ softmax(q·k/√K) v",
+  use: "The measure of all others: exact, with a cache that grows with the context. Best for short sequences and exact recall.",
   sources: [
     {
       title: "Attention Is All You Need",

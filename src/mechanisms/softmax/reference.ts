@@ -70,7 +70,7 @@ function joined(past: Values | undefined, x: Values): Values {
 
 /**
  * o_i = Σ_j softmax_j(scale · q_i·k_j + bias) v_j, query head h with key head floor(h / (HQ/HKV)) (Attention Is All You
- * Need, arXiv 1706.03762v7, eq. 1): `q [B,T,HQ,K]`, `k [B,Tk,HKV,K]`, `v [B,Tk,HKV,V]` → `output [B,T,HQ,V]`. Keys and
+ * Need, arXiv 1706.03762v7): `q [B,T,HQ,K]`, `k [B,Tk,HKV,K]`, `v [B,Tk,HKV,V]` → `output [B,T,HQ,V]`. Keys and
  * values from before stand in front of the others; all of them are the state.
  */
 export const reference = ((given: Readonly<Record<string, Values>>, options: SoftmaxOptions = {}) => {
