@@ -98,7 +98,9 @@ export function deltaPlan(job: Pick<DeltaJob, "sizes" | "decay" | "packed" | "ch
   if (!Number.isInteger(wanted) || wanted < 1)
     throw new ConfigError(`[recurrence.delta] bad chunk length: expected a whole number >= 1, got ${wanted}`);
   const chunk = Math.max(1, Math.min(wanted, longestChunk[job.decay], time));
-  const segment = Math.max(1, Math.ceil(Math.sqrt(time / chunk))) * chunk;
+  const chunks = Math.max(1, Math.ceil(Math.sqrt(time / chunk)));
+  // Even, so that it never parts a pair of tokens that the recurrent form takes together.
+  const segment = (chunks * chunk) % 2 === 0 ? chunks * chunk : (chunks + 1) * chunk;
   const slots =
     job.packed === undefined
       ? batch * Math.floor(Math.max(0, time - 1) / segment)

@@ -313,7 +313,7 @@ test("delta with a write key of its own", () => {
     );
 });
 
-test("delta steps on slots of a slab equal the recurrent form bit for bit", () => {
+test("delta steps on slots of a slab equal the recurrent form", () => {
   for (const decay of gates)
     for (const order of [undefined, { undecayedCorrection: true, readFirst: true }]) {
       const shape = { batch: 3, time: 9, heads: 2, valueHeads: 4, keyWidth: 11, valueWidth: 21 } as const;
@@ -321,7 +321,10 @@ test("delta steps on slots of a slab equal the recurrent form bit for bit", () =
       for (const [name, device] of devices) {
         const whole = runForward(device, "recurrent", of, { order });
         const steps = runSteps(device, of, [4, 0, 2], { order, gap: 3 });
-        assert.deepEqual(steps, whole, `${decay} ${name}`);
+        agrees(steps.output, whole.output, bound(of), `${decay} ${name}`);
+        agrees(steps.finalState, whole.finalState, bound(of), `${decay} ${name} state`);
+        // Other orders of reads go token by token in both.
+        if (order !== undefined) assert.deepEqual(steps, whole, `${decay} ${name}`);
       }
     }
 });

@@ -15,7 +15,7 @@ import { sequenceCount } from "./problem.ts";
 export type { DeltaJob, DeltaOrder, DeltaPlan } from "./delta-job.ts";
 export { deltaOrder, deltaPlan } from "./delta-job.ts";
 
-/** Token after token. */
+/** Two tokens at a time, the state brought forward over both. */
 export const deltaRecurrentForward: Kernel = { key: "recurrence.deltaRecurrent.forward", host: hostForward };
 /** Chunk by chunk in WY form. */
 export const deltaChunkwiseForward: Kernel = { key: "recurrence.deltaChunkwise.forward", host: hostForward };
@@ -62,7 +62,7 @@ function formPlan(form: DeltaForm, job: DeltaJob): DeltaPlan {
 /**
  * Lays out one forward pass of the delta family.
  *
- * `recurrent` goes token after token (and is the fastest on a CPU for K = V = 64), `chunkwise` by chunks of tokens,
+ * `recurrent` goes along time by pairs of tokens (and is the fastest on a CPU for K = V = 64), `chunkwise` by chunks of tokens,
  * `parallel` makes every T × T pair at once and is meant for short sequences. All give the same values within float32
  * rounding; what a prefix gets never depends on what follows it.
  *
@@ -111,8 +111,9 @@ export interface DeltaSlots {
 }
 
 /**
- * Lays out one token for `sizes.batch` rows (`sizes.time` is not looked at), each on its own slot of a slab of states:
- * the same bits as the recurrent form. Cost: rows · HV · 4 · K · V multiply-adds and the bytes of the slots once.
+ * Lays out one token for `sizes.batch` rows (`sizes.time` is not looked at), each on its own slot of a slab of states.
+ * The recurrent form takes two tokens at a time, so it agrees within float32 rounding, not bit for bit. Cost: rows · HV ·
+ * 4 · K · V multiply-adds and the bytes of the slots once.
  *
  * @param job q, keys [rows,H,K], v [rows,HV,V], beta [rows,HV], g [HV] | [rows,HV] | [rows,HV,K]; no initial state.
  * @param slots Which states, and where they are.

@@ -119,7 +119,7 @@ export function readJob(scratch: usize, args: usize, buffers: i32): Job {
 }
 
 /** Reads one word of every line of n rows, so that many lines are under way at once; returns something of them. */
-function touchRows(from: usize, fromRow: i32, n: i32, width: i32): i32 {
+export function touchRows(from: usize, fromRow: i32, n: i32, width: i32): i32 {
   let seen: i32 = 0;
   for (let i = 0; i < n; i++) {
     const row = rowAt(from, i, fromRow, 0);

@@ -1,7 +1,10 @@
-// The delta rule token after token. A panel of 16 value columns of the state stays in L1 while a tile of tokens passes;
-// one sweep over it writes the token before, decays, retrieves and reads: o = scale (S'q + (k·q) u) needs no second one.
+// The delta rule along time. A panel of 16 value columns of the state stays in L1 while a tile of tokens passes, two at a
+// time: one sweep over it decays, writes the pair before, retrieves and reads: o = scale (S'q + (k·q) u) needs no second
+// one. Where the correction or the output reads another state, tokens pass one by one.
 import { floatAt, intAt, pointerAt } from "../../../device/wasm/kernels/simd.as";
-import { sweepKey, sweepNone, sweepOrdered, sweepScalar } from "./generated/delta-sweep.as";
+import { COEFFICIENTS, packPairs, PAIR_BYTES } from "./delta-pack.as";
+import { sweepKeys, sweepScalars } from "./generated/delta-pair-sweep.as";
+import { sweepOrdered } from "./generated/delta-sweep.as";
 import { Work } from "./delta-work.as";
 import { at, dotWide, FINAL, gate1, gate4, Job, INITIAL, JOB_BYTES, KEPT, KEY, keptSlot, loadPanel, NONE, oneKey, ownWord, packColumn, packRows, padded, READ_FIRST, readJob, rowAt, sequenceRow, storePanel, UNDECAYED, unpackRows } from "./delta-job.as";
 
@@ -17,6 +20,10 @@ function layOut(scratch: usize, keyWidth: i32): Work {
   work.stride = stride;
   let top = scratch + JOB_BYTES + 128;
   work.u = top;
+  top += 128;
+  work.pair = top;
+  top += PAIR_BYTES;
+  work.spare = top;
   top += 64;
   work.values = top;
   top += TILE << 6;
@@ -26,18 +33,24 @@ function layOut(scratch: usize, keyWidth: i32): Work {
   top += TILE << 2;
   work.overlap = top;
   top += TILE << 2;
-  work.zeros = top;
+  work.coefficients = top;
+  memory.fill(top, 0, COEFFICIENTS);
+  top += (<usize>TILE / 2 + 1) * COEFFICIENTS;
+  work.nothing = top;
   top += (<usize>stride) << 2;
-  work.erase = top;
-  top += rows;
-  work.write = top;
+  work.zeros = top;
+  top += (<usize>stride) << 4;
+  work.rows = work.erase = top;
   top += rows;
   work.query = top;
+  top += rows;
+  work.writes = work.write = top;
   top += rows;
   work.gate = top;
   top += rows;
   work.state = (top + 63) & ~63;
-  memory.fill(work.zeros, 0, (<usize>stride) << 2);
+  memory.fill(work.nothing, 0, (<usize>stride) * 20);
+  for (let c = 0; c < stride; c++) store<f32>(work.zeros + ((<usize>c) << 4), -0.0, 8);
   return work;
 }
 
@@ -48,7 +61,13 @@ function packGates(to: usize, stride: i32, from: usize, fromRow: i32, n: i32, wi
   for (; to < end; to += 16) v128.store(to, gate4(v128.load(to)));
 }
 
-/** Packs the next tile of a head. */
+/** True where the correction or the output reads another state than the delta rule's. */
+// @ts-ignore: decorator
+@inline function ordered(job: Job): bool {
+  return (job.flags & (UNDECAYED | READ_FIRST)) != 0;
+}
+
+/** Packs the next tile of a head for the orders of reads that go token by token. */
 function packTile(job: Job, work: Work, row: i32, head: i32): void {
   const keyWidth = job.keyWidth;
   const stride = work.stride;
@@ -66,14 +85,11 @@ function packTile(job: Job, work: Work, row: i32, head: i32): void {
   }
   if (job.decay == KEY) {
     packGates(work.gate, stride, rowAt(job.g, row, job.gRow, head * keyWidth), job.gRow, n, keyWidth);
-  } else if (job.flags & (UNDECAYED | READ_FIRST)) {
-    for (let t = 0; t < n; t++) {
-      const gate: f32 = job.decay == NONE ? -0.0 : gate1(load<f32>(rowAt(job.g, row + t, job.gRow, head)));
-      for (let c = 0; c < stride; c++) store<f32>(at(work.gate, t * stride + c), gate);
-    }
-  } else if (job.decay != NONE) {
-    for (let t = 0; t < n; t++)
-      store<f32>(at(work.gate, t), gate1(load<f32>(rowAt(job.g, row + t, job.gRow, head))));
+    return;
+  }
+  for (let t = 0; t < n; t++) {
+    const gate: f32 = job.decay == NONE ? -0.0 : gate1(load<f32>(rowAt(job.g, row + t, job.gRow, head)));
+    for (let c = 0; c < stride; c++) store<f32>(at(work.gate, t * stride + c), gate);
   }
 }
 
@@ -92,10 +108,9 @@ function passPanel(job: Job, work: Work, state: usize, row: i32, head: i32, colu
     o = work.outputs;
     vRow = oRow = 64;
   }
-  if (job.flags & (UNDECAYED | READ_FIRST)) sweepOrdered(work, state, keyWidth, v, vRow, o, oRow);
-  else if (job.decay == NONE) sweepNone(work, state, keyWidth, v, vRow, o, oRow);
-  else if (job.decay == KEY) sweepKey(work, state, keyWidth, v, vRow, o, oRow);
-  else sweepScalar(work, state, keyWidth, v, vRow, o, oRow);
+  if (ordered(job)) sweepOrdered(work, state, keyWidth, v, vRow, o, oRow);
+  else if (job.decay == KEY) sweepKeys(work, state, keyWidth, width, v, vRow, o, oRow);
+  else sweepScalars(work, state, keyWidth, width, v, vRow, o, oRow);
   if (width < 16)
     unpackRows(rowAt(work.o, row, work.oRow, head * valueWidth + column), work.oRow, o, 16, work.tokens, width);
 }
@@ -124,7 +139,12 @@ export function recurrence_deltaRecurrent_forward(args: usize, begin: i32, end: 
   work.o = pointerAt(args, 8);
   work.oRow = intAt(args, ownWord(OPERANDS));
   work.scale = floatAt(args, ownWord(OPERANDS) + 1);
-  if (oneKey(job)) work.write = work.erase;
+  if (oneKey(job)) {
+    work.write = work.erase;
+    if (job.decay != KEY) work.writes = work.rows;
+  }
+  // Rows of decays per channel are twice as wide: a tile stays as many bytes.
+  const tile = job.decay == KEY && !ordered(job) ? TILE / 2 : TILE;
   for (let unit = begin; unit < end; unit++) {
     const pair = unit / blocks;
     const head = pair % job.valueHeads;
@@ -137,12 +157,16 @@ export function recurrence_deltaRecurrent_forward(args: usize, begin: i32, end: 
     moveState(job, work, job.flags & INITIAL ? rowAt(job.initial, pair, size, 0) : 0, first, last, 0);
     for (let row = from; row < to; row += work.tokens) {
       const past = row - from;
-      if (job.flags & KEPT && past > 0 && past % job.segment == 0) {
-        const slot = (slots + past / job.segment - 1) * job.valueHeads + head;
-        moveState(job, work, rowAt(kept, slot, size, 0), first, last, 1);
+      work.tokens = min(tile, to - row);
+      if (job.flags & KEPT) {
+        if (past > 0 && past % job.segment == 0) {
+          const slot = (slots + past / job.segment - 1) * job.valueHeads + head;
+          moveState(job, work, rowAt(kept, slot, size, 0), first, last, 1);
+        }
+        work.tokens = min(work.tokens, job.segment - (past % job.segment));
       }
-      work.tokens = min(min(TILE, to - row), job.segment - (past % job.segment));
-      packTile(job, work, row, head);
+      if (ordered(job)) packTile(job, work, row, head);
+      else packPairs(job, work, row, head);
       for (let column = first; column < last; column += 16) {
         const panel = work.state + ((<usize>job.keyWidth) * (<usize>(column - first)) << 2);
         passPanel(job, work, panel, row, head, column);

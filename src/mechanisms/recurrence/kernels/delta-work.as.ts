@@ -5,6 +5,16 @@
 @unmanaged export class Work {
   /** Panels [K][16] of the unit's columns, one after another. */
   state: usize;
+  /** Two tokens at a time: four floats a key channel and pair of what is read and of what is written; coefficients. */
+  rows: usize;
+  writes: usize;
+  coefficients: usize;
+  pair: usize;
+  /** A row of zeros: the second token of a pair that has none. */
+  nothing: usize;
+  /** Sixteen floats for its output. */
+  spare: usize;
+  /** One token at a time: packed rows. */
   erase: usize;
   write: usize;
   query: usize;
@@ -13,9 +23,9 @@
   beta: usize;
   /** Write key times query, per token. */
   overlap: usize;
-  /** A row of zeros: what the token before the first one wrote. */
+  /** What the pair (or token) before the first one wrote: zeros, gates that change nothing. */
   zeros: usize;
-  /** The written value of the token before, 16 floats. */
+  /** The written values of the pair or token before, 16 floats each. */
   u: usize;
   /** Staged rows of 16 values and outputs for a panel that is not full. */
   values: usize;
