@@ -4,7 +4,14 @@ import { finiteDifferencesCheck, fullGradientsCheck, gradientsCheck } from "./gr
 import { batchCheck, determinismCheck, headsCheck, leaksCheck, threadsCheck } from "./independence.ts";
 import { reductionsCheck } from "./reductions.ts";
 import { refusalsCheck } from "./refusals.ts";
-import { carryCheck, futureCheck, packingCheck, paddingCheck, prefixCheck } from "./streaming.ts";
+import {
+  carryCheck,
+  futureCheck,
+  nothingSeenCheck,
+  packingCheck,
+  paddingCheck,
+  prefixCheck,
+} from "./streaming.ts";
 import { chunksCheck, doubleCheck, driftCheck, fullCheck, oddSizesCheck, valuesCheck } from "./values.ts";
 import { weightsCheck } from "./weights.ts";
 
@@ -20,6 +27,7 @@ export const checks: readonly Check[] = [
   futureCheck,
   packingCheck,
   paddingCheck,
+  nothingSeenCheck,
   batchCheck,
   headsCheck,
   gradientsCheck,

@@ -6,6 +6,7 @@ import {
   agree,
   type Check,
   carriedOn,
+  differentiate,
   evaluate,
   formOf,
   fresh,
@@ -175,6 +176,37 @@ export const paddingCheck: Check = {
         if (got[output] === undefined || alone[output] === undefined) continue;
         assert.deepEqual(cut(got[output], 0, b, b + 1).data, alone[output].data, `${output} of row ${b}`);
       }
+    }
+  },
+};
+
+export const nothingSeenCheck: Check = {
+  name: "nothing seen",
+  sentence: "A row whose tokens are all hidden gives zeros and zero gradients, never NaN.",
+  applies: ({ name }) => name !== "step",
+  async run({ mechanism, form, target }) {
+    const device = await target.open(1);
+    const inputs = draw(mechanism, usual, { carried: false });
+    const [B, T] = [usual["B"]!, usual["T"]!];
+    const mask = { shape: [B, T], data: Float64Array.from({ length: B * T }, (_, i) => Number(i < T)) };
+    const call = { ...usualCall(mechanism), mask };
+    const output = cut(evaluate(device, form, inputs, call)["output"]!, 0, 1, 2);
+    assert.ok(
+      output.data.every((value) => value === 0),
+      "the output of nothing",
+    );
+    const gradients = differentiate(device, mechanism, form, inputs, call);
+    for (const [name, values] of Object.entries(gradients)) {
+      assert.ok(values.data.every(Number.isFinite), `${name} has a finite gradient`);
+      if (!hasTime(mechanism, name)) continue;
+      assert.ok(
+        cut(values, 0, 1, 2).data.every((value) => value === 0),
+        `gradient of ${name}`,
+      );
+      assert.ok(
+        cut(values, 0, 0, 1).data.some((value) => value !== 0),
+        `the other row's gradient of ${name}`,
+      );
     }
   },
 };
