@@ -1,6 +1,7 @@
 import type { DecoderConfig, MixerChoice } from "../../models/config.ts";
 import { rAdam } from "../../train/optimizers/adam.ts";
-import { stepSchedule } from "../../train/schedules.ts";
+import { muon } from "../../train/optimizers/muon.ts";
+import { cosineSchedule, stepSchedule } from "../../train/schedules.ts";
 import type { Comparison, ComparisonPreset, Contender } from "../comparison/experiment.ts";
 import type { SequenceMaker } from "../comparison/sequences.ts";
 
@@ -59,16 +60,17 @@ export const copy: Comparison = {
       ...{
         time: 64,
         batch: 32,
-        steps: 700,
-        learningRate: 2e-3,
+        steps: 800,
+        learningRate: 2e-2,
         clip: 1,
         evaluateEvery: 50,
         evaluationRows: 64,
       },
-      schedule: (steps) => stepSchedule({ every: Math.floor(0.75 * steps), factor: 0.1, warmup: 20 }),
+      rule: () => muon(),
+      schedule: (steps) => cosineSchedule({ steps, warmup: 20, floor: 0.02 }),
       contenders: contenders({
-        ...{ width: 64, layers: 2, heads: 4, norm: "layer", positions: { kind: "learned", length: 64 } },
-        feedForward: { kind: "plain", width: 256 },
+        ...{ width: 64, layers: 2, heads: 4, norm: "layer", positions: { kind: "sinusoidal" } },
+        ...{ feedForward: { kind: "plain", width: 256 }, initDeviation: 0.5 },
       }),
     },
     paper: {

@@ -1,5 +1,6 @@
 import type { DecoderConfig, MixerChoice } from "../../models/config.ts";
 import { adamW } from "../../train/optimizers/adam.ts";
+import { muon } from "../../train/optimizers/muon.ts";
 import { cosineSchedule } from "../../train/schedules.ts";
 import type { Comparison, ComparisonPreset, Contender } from "../comparison/experiment.ts";
 import type { SequenceMaker } from "../comparison/sequences.ts";
@@ -48,14 +49,16 @@ export const induction: Comparison = {
     quick: {
       ...common,
       description: "20 symbols, rows of 32, 2 layers of width 32",
-      ...{ time: 32, batch: 64, steps: 1500, learningRate: 3e-3, evaluateEvery: 100, evaluationRows: 512 },
+      ...{ time: 32, batch: 64, steps: 1000, learningRate: 1e-2, evaluateEvery: 50, evaluationRows: 512 },
+      rule: () => muon(),
       contenders: contenders({
         ...{
           width: 32,
           layers: 2,
           heads: 2,
           feedForward: { kind: "none" },
-          positions: { kind: "learned", length: 32 },
+          positions: { kind: "sinusoidal" },
+          initDeviation: 0.5,
         },
       }),
     },

@@ -2,6 +2,7 @@ import { ConfigError } from "../../errors.ts";
 import type { DecoderConfig, MixerChoice } from "../../models/config.ts";
 import type { Random } from "../../tensor/random.ts";
 import { adamW } from "../../train/optimizers/adam.ts";
+import { muon } from "../../train/optimizers/muon.ts";
 import { cosineSchedule } from "../../train/schedules.ts";
 import type { Comparison, ComparisonPreset, Contender } from "../comparison/experiment.ts";
 import type { SequenceMaker } from "../comparison/sequences.ts";
@@ -112,7 +113,8 @@ export const mqar: Comparison = {
     quick: {
       ...common,
       description: "vocabulary 128, 8 pairs in 64 tokens, 2 layers of width 64, state of 2 heads × 16 × 16",
-      ...{ time: 64, batch: 64, steps: 1500, learningRate: 3e-3, evaluateEvery: 100, evaluationRows: 256 },
+      ...{ time: 64, batch: 64, steps: 600, learningRate: 1e-2, evaluateEvery: 50, evaluationRows: 256 },
+      rule: () => muon(),
       maker: makeRecall({ vocabularySize: 128, pairs: 8 }),
       contenders: contenders(
         128,
@@ -122,7 +124,8 @@ export const mqar: Comparison = {
             layers: 2,
             heads: 2,
             feedForward: { kind: "none" },
-            positions: { kind: "learned", length: 64 },
+            positions: { kind: "sinusoidal" },
+            initDeviation: 0.5,
           },
           mixer: { keyWidth: 16, valueWidth: 16 },
         },
