@@ -1,6 +1,7 @@
 /** Every benchmark that `npm run bench -- NAME` knows. */
 
 export { decodeBench } from "./decode.ts";
+export { loadBench } from "./load.ts";
 export { matmulBench } from "./matmul.ts";
 export { mechanismsBench } from "./mechanisms.ts";
 export { memoryBench } from "./memory.ts";

@@ -1,5 +1,9 @@
+import { scope } from "../autograd/scope.ts";
+import { noGrad } from "../autograd/tape.ts";
+import { Tensor } from "../autograd/tensor.ts";
 import type { Device } from "../device/device.ts";
 import { NumericsError } from "../errors.ts";
+import { sum } from "../ops/reduce/index.ts";
 import { quote } from "./header-json.ts";
 import { safetensorsBytes } from "./safetensors-dtype.ts";
 import type { SafetensorsFile } from "./safetensors-file.ts";
@@ -38,10 +42,18 @@ interface Piece {
   readonly begin: number;
   end: number;
   readonly runs: Run[];
+  /** Memory of the device that the file is read into as it is. */
+  readonly straight?: Uint8Array;
 }
 
 /** Small enough to stay in a core's cache on its way to the device, large enough that a read costs little. */
 const pieceBytes = 2 ** 21;
+
+const infinity = 0x7f800000;
+const magnitude = 0x7fffffff;
+
+/** From here on a read of its own is cheaper than a way through a buffer. */
+const straightBytes = 2 ** 18;
 
 /**
  * Streams tensors from their files into parameters that have room: two pieces are under way at a time, and nothing else
@@ -54,14 +66,14 @@ export async function fill(
   tensors: readonly FoundTensor[],
   options: FillOptions = {},
 ): Promise<void> {
-  const pieces = piecesOf(tensors);
+  const pieces = piecesOf(device, tensors);
   const total = pieces.reduce((sum, { begin, end }) => sum + end - begin, 0);
   const reading = options.signal === undefined ? {} : { signal: options.signal };
   const buffers = [new Uint8Array(pieceBytes), new Uint8Array(pieceBytes)];
   const read = (i: number): Promise<Uint8Array> | undefined => {
     const piece = pieces[i];
     if (piece === undefined) return undefined;
-    const target = buffers[i % 2]!.subarray(0, piece.end - piece.begin);
+    const target = piece.straight ?? buffers[i % 2]!.subarray(0, piece.end - piece.begin);
     const done = piece.file.readPiece(piece.begin, target, reading).then(() => target);
     // An error that comes while the piece before is worked on is thrown when its turn comes.
     done.catch(() => {});
@@ -72,14 +84,19 @@ export async function fill(
   for (const [i, piece] of pieces.entries()) {
     const held = (await next)!;
     next = read(i + 1);
-    for (const run of piece.runs) put(device, run, held, options.allowNaN ?? false);
+    for (const run of piece.runs) {
+      if (piece.straight === undefined) put(device, run, held, options.allowNaN ?? false);
+      else if (!options.allowNaN && sumIsNaN(run)) {
+        checkNumbers(new Float32Array(held.buffer, held.byteOffset, run.to - run.from), run);
+      }
+    }
     bytes += held.length;
     options.onProgress?.(bytes, total);
   }
 }
 
 /** Tensors in the order of their bytes, cut and joined to pieces of a size. */
-function piecesOf(tensors: readonly FoundTensor[]): Piece[] {
+function piecesOf(device: Device, tensors: readonly FoundTensor[]): Piece[] {
   const order = tensors
     .filter(({ placed }) => placed.end > placed.begin)
     .sort((a, b) => {
@@ -91,6 +108,12 @@ function piecesOf(tensors: readonly FoundTensor[]): Piece[] {
   for (const found of order) {
     const { file, begin, end, dtype } = found.placed;
     const width = safetensorsBytes(dtype);
+    const memory = memoryOf(device, found);
+    if (memory !== undefined) {
+      pieces.push(...straightPieces(found, memory));
+      piece = undefined;
+      continue;
+    }
     for (let at = begin; at < end; ) {
       const room = piece === undefined ? 0 : pieceBytes - (piece.end - piece.begin);
       if (piece === undefined || piece.file !== file || piece.end !== at || room < width) {
@@ -108,18 +131,35 @@ function piecesOf(tensors: readonly FoundTensor[]): Piece[] {
   return pieces;
 }
 
-function put(device: Device, { found, from, to, at }: Run, bytes: Uint8Array, allowNaN: boolean): void {
-  const { planned, placed, name } = found;
+/** The device's own memory of a tensor that needs nothing done on its way there. */
+function memoryOf(device: Device, { planned, placed }: FoundTensor): Uint8Array | undefined {
+  const { parts } = planned;
+  const { layout, size, dtype } = parts[0]!.value;
+  const isPlain = placed.dtype === "F32" && dtype === "float32" && parts.length === 1;
+  if (!isPlain || placed.end - placed.begin < straightBytes) return undefined;
+  const view = device.view?.(layout, size);
+  return view && new Uint8Array(view.buffer, view.byteOffset, view.byteLength);
+}
+
+function straightPieces(found: FoundTensor, memory: Uint8Array): Piece[] {
+  const { file, begin, end } = found.placed;
+  const pieces: Piece[] = [];
+  for (let at = begin; at < end; at += pieceBytes) {
+    const to = Math.min(end, at + pieceBytes);
+    const run: Run = { found, from: (at - begin) / 4, to: (to - begin) / 4, at: 0 };
+    pieces.push({ file, begin: at, end: to, runs: [run], straight: memory.subarray(at - begin, to - begin) });
+  }
+  return pieces;
+}
+
+function put(device: Device, run: Run, bytes: Uint8Array, allowNaN: boolean): void {
+  const { from, to, at } = run;
+  const { planned, placed } = run.found;
   const length = (to - from) * safetensorsBytes(placed.dtype);
   const entry = { dtype: placed.dtype, shape: [to - from], bytes: bytes.subarray(at, at + length) };
   const isWide = planned.parts[0]!.value.dtype === "float64";
   const values = isWide ? toFloat64(entry) : toFloat32(entry);
-  if (!allowNaN && holdsNaN(values)) {
-    throw new NumericsError(
-      `[load] weights are no numbers: expected finite values in ${quote(name)}, got NaN`,
-      "The file is damaged, or its training diverged; allowNaN loads it nevertheless.",
-    );
-  }
+  if (!allowNaN) checkNumbers(values, run);
   for (const segment of planned.segments()) {
     const begin = Math.max(from, segment.begin);
     const end = Math.min(to, segment.end);
@@ -130,16 +170,34 @@ function put(device: Device, { found, from, to, at }: Run, bytes: Uint8Array, al
   }
 }
 
-/** Sums of products with 0, which are NaN where a value is NaN or infinite; only then each is looked at. */
-function holdsNaN(values: Float32Array | Float64Array): boolean {
-  let [a, b, c, d] = [0, 0, 0, 0];
-  let i = 0;
-  for (; i + 3 < values.length; i += 4) {
-    a += values[i]! * 0;
-    b += values[i + 1]! * 0;
-    c += values[i + 2]! * 0;
-    d += values[i + 3]! * 0;
+/** Whether the device finds no sum of elements that it holds: one is NaN, or infinities cancel. */
+function sumIsNaN({ found, from, to }: Run): boolean {
+  const { layout, device } = found.planned.parts[0]!.value;
+  const elements = new Tensor({ ...layout, offset: layout.offset + from, strides: [1] }, [to - from]);
+  return scope(device, () => noGrad(() => Number.isNaN(sum(elements).dataSync()[0])));
+}
+
+function checkNumbers(values: Float32Array | Float64Array, { found }: Run): void {
+  const hasNaN =
+    values instanceof Float32Array ? holdsNaN(values) : values.some((value) => Number.isNaN(value));
+  if (!hasNaN) return;
+  throw new NumericsError(
+    `[load] weights are no numbers: expected finite values in ${quote(found.name)}, got NaN`,
+    "The file is damaged, or its training diverged; allowNaN loads it nevertheless.",
+  );
+}
+
+/** The bits of a NaN without its sign lie above those of infinity. Compared as integers, without a branch for each. */
+function holdsNaN(values: Float32Array): boolean {
+  const bits = new Int32Array(values.buffer, values.byteOffset, values.length);
+  const even = bits.length & ~3;
+  let found = 0;
+  for (let i = 0; i < even; i += 4) {
+    found |= infinity - (bits[i]! & magnitude);
+    found |= infinity - (bits[i + 1]! & magnitude);
+    found |= infinity - (bits[i + 2]! & magnitude);
+    found |= infinity - (bits[i + 3]! & magnitude);
   }
-  for (; i < values.length; i++) a += values[i]! * 0;
-  return a + b + c + d !== 0 && values.some((value) => Number.isNaN(value));
+  for (let i = even; i < bits.length; i++) found |= infinity - (bits[i]! & magnitude);
+  return found < 0;
 }

@@ -114,6 +114,8 @@ export interface Device {
    */
   record?<Result>(fn: () => Result): { readonly result: Result; readonly recording: Recording };
   write(target: Slice, values: TypedArray): void;
+  /** The elements where they lie, for what can fill them by itself, such as a file; absent or undefined where it cannot. */
+  view?(target: Slice, length: number): TypedArray | undefined;
   read(source: Slice, length: number): Promise<TypedArray>;
   /** The values at once, on devices that can; others throw an UnsupportedError that names `read`. */
   readSync(source: Slice, length: number): TypedArray;

@@ -8,8 +8,12 @@ import { fileURLToPath } from "node:url";
 import { load } from "../../src/checkpoint/load.ts";
 import { readSafetensors, writeSafetensors } from "../../src/checkpoint/safetensors.ts";
 import { fromValues } from "../../src/checkpoint/safetensors-values.ts";
+import { save } from "../../src/checkpoint/save.ts";
 import type { Device } from "../../src/device/device.ts";
 import { openWasm } from "../../src/device/index.ts";
+import { Decoder } from "../../src/models/decoder.ts";
+import { initialize } from "../../src/nn/module.ts";
+import { Random } from "../../src/tensor/random.ts";
 
 const golden = (name: string): string => fileURLToPath(new URL(`../golden/models/${name}`, import.meta.url));
 let root = "";
@@ -185,4 +189,22 @@ test("an aborted signal stops loading, and memory is back", async () => {
   const loading = load(golden("minimax-text-01"), { device, signal: controller.signal, onProgress });
   await assert.rejects(loading, { name: "AbortError" });
   assert.equal(device.info().bytes.persistent, held);
+});
+
+test("weights that are read straight into the device's memory are looked at too; infinities are numbers", async () => {
+  const folder = join(root, "wide");
+  const decoder = new Decoder({ vocabularySize: 3000, width: 32, layers: 1, heads: 2, pattern: ["gla"] });
+  initialize(decoder, device, new Random(1));
+  await save(folder, decoder, { modelType: "gla" });
+  decoder.dispose();
+  const name = "model.embeddings.weight";
+  const values = new Float32Array(96_000);
+  values.set([Number.POSITIVE_INFINITY, Number.NEGATIVE_INFINITY], 70_000);
+  await editTensors(folder, (tensors) => tensors.set(name, fromValues(values, [3000, 32])));
+  const model = await load(folder, { device });
+  assert.deepEqual(model.decoder.embedding.weight.value.dataSync(), values);
+  model.dispose();
+  values[95_999] = Number.NaN;
+  await editTensors(folder, (tensors) => tensors.set(name, fromValues(values, [3000, 32])));
+  await refuses(folder, "E_NUMERICS", /expected finite values in "model.embeddings.weight", got NaN/);
 });

@@ -134,6 +134,15 @@ export class WasmDevice implements Device {
     this.#recorder?.noteWrite(target, values);
   }
 
+  view(target: Slice, length: number): TypedArray | undefined {
+    const { store, storage } = this.#own("device.view", target.storage);
+    checkRange("device.view", target, length);
+    // Memory of one thread moves when it grows, and a view of it would end.
+    return store.buffer instanceof ArrayBuffer
+      ? undefined
+      : viewOf(storage, store.buffer, target.offset, length);
+  }
+
   async read(source: Slice, length: number): Promise<TypedArray> {
     return this.readSync(source, length);
   }
