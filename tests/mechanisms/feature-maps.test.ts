@@ -224,6 +224,25 @@ test("performer draws its features anew where it is asked to, from the given sou
   assert.deepEqual(outputOf(layer, x), after);
 });
 
+test("performer draws anew in its share of training steps, the same again from the same source", () => {
+  const steps = (redraw: number, training = true): Float64Array[] => {
+    const layer = initialized(host, new PerformerLayer({ width: 12, heads: 2, features: 8, redraw }));
+    const x = normalTensor(host, "x", [1, 9, 12]);
+    return Array.from({ length: 12 }, (_, step) =>
+      outputOf(layer, x, { training, random: new Random(1, `step ${step}`) }),
+    );
+  };
+  const changes = (outputs: Float64Array[]): number =>
+    outputs.filter((y, n) => n > 0 && y.some((value, i) => value !== outputs[n - 1]![i])).length;
+  assert.equal(changes(steps(0)), 0);
+  assert.equal(changes(steps(1)), 11);
+  assert.equal(changes(steps(1, false)), 0, "evaluation keeps its features");
+  const some = changes(steps(0.4));
+  assert.ok(some > 0 && some < 11, `${some}`);
+  assert.deepEqual(steps(0.4), steps(0.4));
+  assert.throws(() => steps(1.5), { code: "E_CONFIG", message: /redraw/ });
+});
+
 test("a normaliser of 0 gives 0 and gradients without NaN", () => {
   const inputs = {
     q: tensor(host, [1, 0, 1, 0], [1, 2, 1, 2], { requiresGrad: true }),

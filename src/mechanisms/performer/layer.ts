@@ -1,5 +1,6 @@
 import type { Tensor } from "../../autograd/tensor.ts";
 import { tensor } from "../../autograd/tensor.ts";
+import { ConfigError } from "../../errors.ts";
 import { Linear } from "../../nn/linear.ts";
 import { Parameter } from "../../nn/module.ts";
 import { add } from "../../ops/arithmetic/index.ts";
@@ -14,13 +15,16 @@ import { fullRule, performerInputs, rule } from "./rule.ts";
 export interface PerformerOptions extends LayerOptions {
   /** Random features m; ⌊K ln K⌋ unless given. The state has m rows. */
   readonly features?: number;
+  /** The share of training steps that begin with features drawn anew, 0 to 1; 0 unless given. */
+  readonly redraw?: number;
 }
 
 const who = "performer";
 
 /**
  * A layer of Performer attention (arXiv 2009.14794): softmax attention estimated by m positive orthogonal random
- * features. `features` is drawn once, saved with the weights and never trained; `redraw` draws it anew.
+ * features. `features` is drawn once, saved with the weights and never trained; `redraw` draws it anew, in training from the
+ * random source of the call, so that a run that resumes has the same features.
  */
 export class PerformerLayer extends RecurrentLayer {
   readonly stateSpec: Readonly<Record<string, StateSpec>>;
@@ -29,12 +33,17 @@ export class PerformerLayer extends RecurrentLayer {
   readonly vProj: Linear;
   readonly features: Parameter;
   readonly oProj: Linear;
+  readonly #redraw: number;
 
   constructor(options: PerformerOptions) {
-    checkOptions(who, options, ["features"]);
+    checkOptions(who, options, ["features", "redraw"]);
     const sizes = headSizes(who, options, (D, H) => ({ K: D / H, V: D / H }));
     super(who, sizes, { full: true });
     const { D, H, HV, K, V } = sizes;
+    const { redraw = 0 } = options;
+    if (!(redraw >= 0 && redraw <= 1))
+      throw new ConfigError(`[${who}] redraw is a share of training steps: expected 0 to 1, got ${redraw}`);
+    this.#redraw = redraw;
     const count = favorMap.width(K, options.features);
     this.stateSpec = {
       state: { shape: [HV, count, V], cache: false },
@@ -58,6 +67,9 @@ export class PerformerLayer extends RecurrentLayer {
 
   protected mix(x: Tensor, stream: Stream): Tensor {
     const { H, HV } = this.sizes;
+    const { training, random } = stream.context;
+    if (this.#redraw > 0 && training && random !== undefined && random.next() < this.#redraw)
+      this.redraw(random.fork(`${random.stream} features`));
     const { causal } = stream;
     const given = {
       q: toHeads(this.qProj.forward(x), H),
