@@ -25,13 +25,11 @@ const repeated = (k: Values): Values => {
   return mapValues(k, (_, at) => k.data[at % (H * K)]!);
 };
 
-/** A factor that goes straight through: of v, and of q and k where no map and no unit length stand between. */
+/** A factor of one input; long keys of a delta write blow its state up in any arithmetic. */
 function scaled(name: string, factor: number) {
-  return (inputs: Inputs, { mechanism: { traits, featureWidth } }: Subject): Inputs | undefined => {
-    const isMapped =
-      traits.normalized || featureWidth !== undefined || (name === "k" && traits.write !== "add");
-    if (name !== "v" && isMapped) return undefined;
+  return (inputs: Inputs, { mechanism: { traits } }: Subject): Inputs | undefined => {
     if (inputs[name] === undefined) return undefined;
+    if (name === "k" && factor > 1 && traits.write === "delta") return undefined;
     return { ...inputs, [name]: mapValues(inputs[name], (value) => value * factor) };
   };
 }
@@ -52,6 +50,19 @@ const extremes: readonly Extreme[] = [
   ),
 ];
 
+/**
+ * A score in an exponent is off by eps times its size, and so is the weight: what large scores do to exact attention.
+ * Recurrences have no exponents of scores.
+ */
+function condition({ mechanism: { traits } }: Subject, { q }: Inputs): number {
+  if (traits.write !== "none" || q === undefined) return 1;
+  const K = q.shape.at(-1)!;
+  const lengths = Array.from({ length: q.data.length / K }, (_, i) =>
+    Math.hypot(...q.data.subarray(i * K, (i + 1) * K)),
+  );
+  return Math.max(1, Math.max(...lengths) * K ** -0.5);
+}
+
 export const extremesCheck: Check = {
   name: "extremes",
   sentence:
@@ -65,7 +76,7 @@ export const extremesCheck: Check = {
       agree(
         evaluate(device, form, inputs, usualCall(mechanism)),
         mechanism.reference(inputs, usualCall(mechanism)),
-        outputBound(mechanism, usual),
+        outputBound(mechanism, usual) * condition(subject, inputs),
         name,
       );
     }
