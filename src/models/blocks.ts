@@ -132,6 +132,6 @@ export function withBalance(loss: Tensor, balance: Tensor | undefined, config: S
 }
 
 /** Two thirds of four times the width, up to a multiple of 32: as many weights as a plain feed-forward of 4·D. */
-function gatedWidth(width: number): number {
+export function gatedWidth(width: number): number {
   return 32 * Math.ceil((8 * width) / 3 / 32);
 }

@@ -1,5 +1,6 @@
 /** What the models of flash-linear-attention have in common: names outside the mixers, and entries of config.json. */
 import type { TensorNames } from "../../../nn/tensor-names.ts";
+import { gatedWidth } from "../../blocks.ts";
 import type { DecoderConfig } from "../../config.ts";
 import { type ConfigJson, ConfigReader } from "./config-json.ts";
 import { type Expressible, expressed, uniform } from "./expressible.ts";
@@ -90,13 +91,13 @@ function writeModel(model: FlashModel, config: DecoderConfig): ConfigJson {
   const options = uniform(model.modelType, expressed(model.modelType, config, can));
   const normEps = config.normEps ?? 1e-5;
   const sizes = { width: config.width, heads: options["heads"] as number, normEps };
-  const feeding = config.feedForward as { readonly width: number };
+  const { width: hidden } = (config.feedForward ?? { width: gatedWidth(config.width) }) as { width: number };
   return {
     architectures: [model.architecture],
     hidden_size: config.width,
     num_heads: sizes.heads,
     num_hidden_layers: config.layers,
-    intermediate_size: feeding.width,
+    intermediate_size: hidden,
     hidden_act: "swish",
     norm_eps: normEps,
     vocab_size: config.vocabularySize,

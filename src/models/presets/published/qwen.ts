@@ -4,6 +4,7 @@ import { UnsupportedError } from "../../../errors.ts";
 import { qwen3NextNames, qwen35Names } from "../../../mechanisms/gated-delta/names.ts";
 import { transformersNames } from "../../../mechanisms/softmax/names.ts";
 import type { TensorNames } from "../../../nn/tensor-names.ts";
+import { gatedWidth } from "../../blocks.ts";
 import type {
   DecoderConfig,
   ExpertsConfig,
@@ -206,9 +207,8 @@ export const qwen35Format: PublishedFormat = {
   },
   write: (config) => {
     const model = writeModel("qwen3_5_text", config);
-    const { feedForward } = config;
-    if (feedForward?.kind !== "gated") refuse("qwen3_5_text", "a gated feed-forward of a given width");
-    const { width } = feedForward as { width: number };
-    return { architectures: ["Qwen3_5ForCausalLM"], ...model, intermediate_size: width };
+    const feeding = config.feedForward ?? { kind: "gated", width: gatedWidth(config.width) };
+    if (feeding.kind !== "gated") return refuse("qwen3_5_text", "a gated feed-forward");
+    return { architectures: ["Qwen3_5ForCausalLM"], ...model, intermediate_size: feeding.width };
   },
 };
