@@ -32,7 +32,7 @@ async function expectedTexts(
 test("what a draft proposes and the model accepts is distributed as the model says", async () => {
   const model = fewLetters(letters, { layers: 2 }, 5);
   const draft = fewLetters(letters, { pattern: ["linear"] }, 6);
-  const draws = 2500;
+  const draws = 1000;
   for (const sampling of [{}, { temperature: 0.7, topK: 2 }, { repetitionPenalty: 1.5 }]) {
     const expected = await expectedTexts(model, sampling, draws);
     const counts = new Map<string, number>();
@@ -65,8 +65,8 @@ test("what a draft proposes and the model accepts is distributed as the model sa
 test("a wrong acceptance would be seen", async () => {
   const model = fewLetters(letters, { layers: 2 }, 5);
   const draft = fewLetters(letters, { pattern: ["linear"] }, 6);
-  const expected = await expectedTexts(model, {}, 2500);
-  const itsOwn = await expectedTexts(draft, {}, 2500);
+  const expected = await expectedTexts(model, {}, 1000);
+  const itsOwn = await expectedTexts(draft, {}, 1000);
   const { found, bound } = chiSquare(itsOwn, expected);
   assert.ok(found > 3 * bound);
 });

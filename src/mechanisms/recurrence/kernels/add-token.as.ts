@@ -75,6 +75,49 @@ function wideColumns(
   v128.store(o, f32x4.mul(o3, finish), 48);
 }
 
+/** Thirty-two value columns of one token of a state that does not decay: two cache lines of every row at a time. */
+function lastingColumns(width: i32, state: usize, stateRow: usize, q: usize, k: usize, v: usize, o: usize, finish: v128): void {
+  let o0 = i32x4.splat(0), o1 = o0, o2 = o0, o3 = o0, o4 = o0, o5 = o0, o6 = o0, o7 = o0;
+  for (let c: i32 = 0; c < width; c++) {
+    const write = v128.load_splat<f32>(k);
+    const read = v128.load_splat<f32>(q);
+    let x: v128;
+    x = fma(write, v128.load(v), v128.load(state));
+    v128.store(state, x);
+    o0 = fma(read, x, o0);
+    x = fma(write, v128.load(v, 16), v128.load(state, 16));
+    v128.store(state, x, 16);
+    o1 = fma(read, x, o1);
+    x = fma(write, v128.load(v, 32), v128.load(state, 32));
+    v128.store(state, x, 32);
+    o2 = fma(read, x, o2);
+    x = fma(write, v128.load(v, 48), v128.load(state, 48));
+    v128.store(state, x, 48);
+    o3 = fma(read, x, o3);
+    x = fma(write, v128.load(v, 64), v128.load(state, 64));
+    v128.store(state, x, 64);
+    o4 = fma(read, x, o4);
+    x = fma(write, v128.load(v, 80), v128.load(state, 80));
+    v128.store(state, x, 80);
+    o5 = fma(read, x, o5);
+    x = fma(write, v128.load(v, 96), v128.load(state, 96));
+    v128.store(state, x, 96);
+    o6 = fma(read, x, o6);
+    x = fma(write, v128.load(v, 112), v128.load(state, 112));
+    v128.store(state, x, 112);
+    o7 = fma(read, x, o7);
+    state += stateRow; k += 4; q += 4;
+  }
+  v128.store(o, f32x4.mul(o0, finish));
+  v128.store(o, f32x4.mul(o1, finish), 16);
+  v128.store(o, f32x4.mul(o2, finish), 32);
+  v128.store(o, f32x4.mul(o3, finish), 48);
+  v128.store(o, f32x4.mul(o4, finish), 64);
+  v128.store(o, f32x4.mul(o5, finish), 80);
+  v128.store(o, f32x4.mul(o6, finish), 96);
+  v128.store(o, f32x4.mul(o7, finish), 112);
+}
+
 /** Up to four value columns of one token. */
 function narrowColumns(
   width: i32, live: i32, state: usize, stateRow: usize, q: usize, k: usize, v: usize, o: usize, factor: usize, keep: usize, finish: v128,
@@ -97,10 +140,16 @@ function narrowColumns(
 
 /** One token through the columns of a state; `finish` is what the read is multiplied by. */
 function token(
-  width: i32, columns: i32, state: usize, stateRow: usize, q: usize, k: usize, v: usize, o: usize, factor: usize, keep: usize, finish: f32,
+  decay: i32, width: i32, columns: i32, state: usize, stateRow: usize, q: usize, k: usize, v: usize, o: usize, factor: usize, keep: usize, finish: f32,
 ): void {
   const wide = f32x4.splat(finish);
   let j: i32 = 0;
+  if (decay == NONE) {
+    for (; j + 32 <= columns; j += 32) {
+      const at = <usize>j << 2;
+      lastingColumns(width, state + at, stateRow, q, k, v + at, o + at, wide);
+    }
+  }
   for (; j + 16 <= columns; j += 16) {
     const at = <usize>j << 2;
     wideColumns(width, state + at, stateRow, q, k, v + at, o + at, factor, keep, wide);
@@ -132,7 +181,7 @@ export function recurrence_addRecurrent_forward(args: usize, begin: i32, end: i3
       let finish = f.scale;
       if (f.flags & NORMALIZE)
         finish = finishOf(f.scale, f.scale * normalizerToken(f.keyWidth, f.normalizer, f.q, f.k, f.factor, f.keep) + f.eps);
-      token(f.keyWidth, f.columns, f.state, f.stateRow, f.q, f.k, f.v, f.o, f.factor, f.keep, finish);
+      token(f.decay, f.keyWidth, f.columns, f.state, f.stateRow, f.q, f.k, f.v, f.o, f.factor, f.keep, finish);
       f.q += f.qRow;
       f.k += f.kRow;
       f.v += f.vRow;
@@ -169,7 +218,7 @@ function stepUnit(a: StepArguments, row: i32, head: i32, factor: usize, keep: us
   let finish = a.scale;
   if (a.flags & NORMALIZE)
     finish = finishOf(a.scale, a.scale * normalizerToken(K, <usize>a.normalizers + (channel << 2), q, k, factor, keep) + a.eps);
-  token(K, V, <usize>a.states + ((channel * <usize>V) << 2), <usize>V << 2, q, k, v, o, factor, keep, finish);
+  token(decay, K, V, <usize>a.states + ((channel * <usize>V) << 2), <usize>V << 2, q, k, v, o, factor, keep, finish);
 }
 
 // args: q, k, v, g, slots, states, normalizers, o, then see StepArguments. One unit is one value head of one row; rows
