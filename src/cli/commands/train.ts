@@ -9,17 +9,12 @@ import {
   scheduleNames,
   trainingOptions,
 } from "../../tasks/language-modelling/training.ts";
-import { bytePair } from "../../text/byte-pair.ts";
-import { trainBytePair } from "../../text/byte-pair-train.ts";
-import { bytes } from "../../text/bytes.ts";
-import { characters } from "../../text/characters.ts";
-import type { Tokenizer } from "../../text/tokenizer.ts";
-import { tokenizerFrom } from "../../text/tokenizer-from.ts";
 import { corpusOfRun, readCorpus } from "../corpus.ts";
 import { type DeviceOptions, describeDevice, openDevice } from "../device.ts";
 import { withInterrupt } from "../exit.ts";
 import { deviceFlags, finiteNumber, positiveInteger } from "../flags.ts";
 import { freeFolder } from "../folder.ts";
+import { tokenizerOf } from "../tokenizer-of.ts";
 
 interface TrainOptions extends DeviceOptions {
   readonly resume?: string;
@@ -77,7 +72,7 @@ export function train(program: Command): void {
       .option("--width <number>", "model width", positiveInteger, 128)
       .option("--layers <number>", "layers", positiveInteger, 4)
       .option("--heads <number>", "heads", positiveInteger, 4)
-      .option("--tokenizer <kind>", "bytes, characters, or bpe:VOCABULARY", "bpe:2048")
+      .option("--tokenizer <kind>", "bytes, characters, bpe:VOCABULARY, or a tokenizer.json", "bpe:2048")
       .option("--steps <number>", "optimizer steps", positiveInteger)
       .option("--batch <number>", "rows a batch", positiveInteger)
       .option("--time <number>", "tokens a row", positiveInteger)
@@ -178,7 +173,7 @@ async function begin(
   device: Awaited<ReturnType<typeof openDevice>>,
 ): Promise<LanguageRun> {
   const corpus = await readCorpus(path);
-  const tokenizer = makeTokenizer(options.tokenizer, corpus.text);
+  const tokenizer = await tokenizerOf(options.tokenizer, corpus.text);
   const given = Object.fromEntries(
     kept.filter((name) => options[name] !== undefined).map((name) => [name, options[name]]),
   ) as Partial<LanguageTraining>;
@@ -211,15 +206,5 @@ async function begin(
       ...{ model, tokenizer: tokenizer.toJSON(), text: path, training },
     },
     device,
-  );
-}
-
-function makeTokenizer(kind: string, text: string): Tokenizer {
-  if (kind === "bytes") return bytes();
-  if (kind === "characters") return characters(text);
-  const size = /^bpe:(\d+)$/.exec(kind)?.[1];
-  if (size !== undefined) return tokenizerFrom(bytePair(trainBytePair([text], Number(size))).toJSON());
-  throw new ConfigError(
-    `[train] unknown tokenizer "${kind}": expected bytes, characters or bpe:VOCABULARY, such as bpe:2048`,
   );
 }

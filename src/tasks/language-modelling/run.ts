@@ -6,9 +6,9 @@ import { Decoder } from "../../models/decoder.ts";
 import { initialize } from "../../nn/module.ts";
 import { Random } from "../../tensor/random.ts";
 import { randomWindows, runningWindows, type TokenBatch } from "../../text/batches.ts";
+import { loadTokenizer } from "../../text/hugging-face.ts";
 import type { TokenSource } from "../../text/token-file.ts";
 import type { Tokenizer, TokenizerData } from "../../text/tokenizer.ts";
-import { tokenizerFrom } from "../../text/tokenizer-from.ts";
 import { WeightAverage } from "../../train/average.ts";
 import { type Task, type TrainOptions, type TrainStep, train } from "../../train/loop.ts";
 import { Optimizer } from "../../train/optimizers/optimizer.ts";
@@ -70,13 +70,13 @@ export class LanguageRun {
   #step = 0;
   #seconds = 0;
 
-  private constructor(folder: RunFolder, config: LanguageRunConfig, device: Device) {
+  private constructor(folder: RunFolder, config: LanguageRunConfig, tokenizer: Tokenizer, device: Device) {
     this.folder = folder;
     this.config = config;
     this.device = device;
     this.training = trainingOptions(config.training);
     const { seed, recompute, carry, batch, average } = this.training;
-    this.tokenizer = tokenizerFrom(config.tokenizer);
+    this.tokenizer = tokenizer;
     this.model = new Decoder(config.model);
     initialize(this.model, device, new Random(seed, "init"));
     this.#carry = carry ? new CarriedRows(this.model, device, batch) : undefined;
@@ -93,13 +93,15 @@ export class LanguageRun {
     // A model that cannot be built leaves no folder behind.
     new Decoder(config.model);
     trainingOptions(config.training);
-    return new LanguageRun(await RunFolder.create(path, config), config, device);
+    const tokenizer = await loadTokenizer(config.tokenizer);
+    return new LanguageRun(await RunFolder.create(path, config), config, tokenizer, device);
   }
 
   /** Opens a run where its last save left it. */
   static async resume(path: string, device: Device): Promise<LanguageRun> {
     const folder = await RunFolder.open(path);
-    const run = new LanguageRun(folder, languageConfig(folder), device);
+    const config = languageConfig(folder);
+    const run = new LanguageRun(folder, config, await loadTokenizer(config.tokenizer), device);
     run.#optimizer.dispose();
     const saved = await folder.resume(run.model, () => run.makeOptimizer(), device);
     run.#optimizer = saved.optimizer;
@@ -226,7 +228,7 @@ export async function openLanguageModel(path: string, device: Device): Promise<L
   const config = languageConfig(folder);
   const model = new Decoder(config.model);
   await folder.loadModel(model, device);
-  return new LanguageModel(model, tokenizerFrom(config.tokenizer), device);
+  return new LanguageModel(model, await loadTokenizer(config.tokenizer), device);
 }
 
 function languageConfig(folder: RunFolder): LanguageRunConfig {
