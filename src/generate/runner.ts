@@ -14,7 +14,7 @@ import { StepPlans } from "./step-plan.ts";
  * which others are beside it, bit for bit.
  *
  * @example
- * const runner = new Runner(decoder, device);
+ * const runner = new Runner(model.decoder, device);
  * const slots = [runner.takeSlot(), runner.takeSlot()];
  * const [first, second] = runner.advance(slots, Int32Array.of(65, 66), 1);
  */

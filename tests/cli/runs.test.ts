@@ -65,7 +65,17 @@ test(
       await withText(folder);
       const made = await linnet(folder, ["train", "book.txt", ...small, "--steps", "2", "--out", "run"]);
       assert.equal(made.code, 0, made.stderr);
-      const options = ["generate", "run", "--threads", "1", "--ignore-end", "--temperature", "2"];
+      const options = [
+        "generate",
+        "run",
+        "--prompt",
+        "the",
+        "--threads",
+        "1",
+        "--ignore-end",
+        "--temperature",
+        "2",
+      ];
       const job = start(folder, [...options, "--max-new-tokens", "1000000"]);
       job.child.stdout!.pause();
       await new Promise((resolve) => setTimeout(resolve, 3000));
