@@ -1,14 +1,11 @@
 /** The text that a language model is trained on: in memory, or in a token file where it is larger than that. */
-import { ConfigError } from "../errors.ts";
 import { tokenizeLarge } from "../tasks/language-modelling/large-text.ts";
 import { type TokenizedText, tokenizeText } from "../tasks/language-modelling/run.ts";
-import { bytePair } from "../text/byte-pair.ts";
-import { trainBytePair } from "../text/byte-pair-train.ts";
-import { bytes } from "../text/bytes.ts";
 import { characters } from "../text/characters.ts";
 import { readDocuments } from "../text/corpus.ts";
 import type { Tokenizer } from "../text/tokenizer.ts";
-import { beginningOf, readCorpus } from "./corpus.ts";
+import { beginningOf, corpusOfRun, readCorpus } from "./corpus.ts";
+import { tokenizerOf } from "./tokenizer-of.ts";
 
 /** Where a text is and how it is held. */
 export interface TextPlace {
@@ -17,21 +14,18 @@ export interface TextPlace {
   readonly isStreamed: boolean;
 }
 
-/** Throws a ConfigError for a kind of tokenizer that there is not, before anything is read. */
-export function checkTokenizer(kind: string): void {
-  if (kind === "bytes" || kind === "characters" || /^bpe:\d+$/.test(kind)) return;
-  throw new ConfigError(
-    `[train] unknown tokenizer "${kind}": expected bytes, characters or bpe:VOCABULARY, such as bpe:2048`,
-  );
+const isMadeOfText = (kind: string): boolean => kind === "characters" || /^bpe:\d+$/.test(kind);
+
+/** Throws for a tokenizer that there is not, before the text is read. */
+export async function checkTokenizer(kind: string): Promise<void> {
+  if (!isMadeOfText(kind)) await tokenizerOf(kind, "");
 }
 
-/** The tokenizer of a kind for a text; byte pairs of a streamed text are learned from its beginning. */
+/** The tokenizer that `--tokenizer` asks for; byte pairs of a streamed text are learned from its beginning. */
 export async function tokenizerFor(kind: string, { path, isStreamed }: TextPlace): Promise<Tokenizer> {
-  checkTokenizer(kind);
-  if (kind === "bytes") return bytes();
   if (kind === "characters") return characters(await charactersOf(path));
-  const text = isStreamed ? await beginningOf(path) : (await readCorpus(path)).text;
-  return bytePair(trainBytePair([text], Number(kind.slice(4))));
+  if (!isMadeOfText(kind)) return tokenizerOf(kind, "");
+  return tokenizerOf(kind, isStreamed ? await beginningOf(path) : (await readCorpus(path)).text);
 }
 
 /** Every character of a text, in code point order. */
@@ -54,5 +48,5 @@ export async function textFor(
   options: { readonly signal?: AbortSignal; readonly onProgress?: (tokens: number) => void } = {},
 ): Promise<TokenizedText> {
   if (isStreamed) return tokenizeLarge(path, tokenizer, heldOut, file, options);
-  return tokenizeText((await readCorpus(path)).text, tokenizer, heldOut);
+  return tokenizeText((await corpusOfRun(path)).text, tokenizer, heldOut);
 }

@@ -5,16 +5,19 @@ import { join } from "node:path";
 import { test } from "node:test";
 import { hostDevice } from "../device/host/host.ts";
 import { Classifier } from "../models/classifier.ts";
+import { Decoder } from "../models/decoder.ts";
 import { MaskedModel } from "../models/masked-model.ts";
 import { initialize } from "../nn/module.ts";
 import { Random } from "../tensor/random.ts";
 import { bytes } from "../text/bytes.ts";
+import { documentRows, documentsOf, packedDocuments } from "../text/document-batches.ts";
 import { train } from "../train/loop.ts";
 import { adamW } from "../train/optimizers/adam.ts";
 import { Optimizer } from "../train/optimizers/optimizer.ts";
 import { classification, evaluationTexts, labelledBatches, scoreClassifier } from "./classification/index.ts";
 import { Tally } from "./comparison/score.ts";
 import { experiments } from "./experiments.ts";
+import { languageModelling } from "./language-modelling/index.ts";
 import { maskedTokens, maskedWindows, maskTokens, scoreMasked } from "./masked-tokens/index.ts";
 
 test("a tally is the mean of what is asked", () => {
@@ -146,4 +149,39 @@ test("experiments have contenders, and those with data say what they read", asyn
   } finally {
     await rm(folder, { recursive: true });
   }
+});
+
+test("documents packed, padded or alone have the same loss", () => {
+  const device = hostDevice({ dtype: "float64" });
+  const config = {
+    vocabularySize: 30,
+    width: 8,
+    layers: 2,
+    heads: 2,
+    positions: { kind: "sinusoidal" },
+  } as const;
+  const model = new Decoder({ ...config, pattern: ["gated-delta", "softmax"] });
+  initialize(model, device, new Random(1));
+  const documents = [5, 3, 7].map((length, d) => Int32Array.from({ length }, (_, i) => 9 * d + i + 1));
+  const task = languageModelling(model, device);
+  const lossOf = (batch: Parameters<typeof task.loss>[0]): number => {
+    const loss = task.loss(batch, { training: true, random: new Random(0) });
+    return loss.dataSync()[0]!;
+  };
+  const alone = documents.map((ids) => ({
+    nats: lossOf({ inputs: ids.slice(0, -1), targets: ids.slice(1), batch: 1, time: ids.length - 1 }),
+    count: ids.length - 1,
+  }));
+  const total = alone.reduce((sum, { nats, count }) => sum + nats * count, 0) / 12;
+  const packed = packedDocuments(documentsOf(documents), 12, new Random(2))(0);
+  assert.ok(Math.abs(lossOf(packed) - total) < 1e-12, "packed");
+  const rows = documentRows(documentsOf(documents), { batch: 6, time: 9 }, new Random(3))(0);
+  const drawn = Array.from(
+    { length: 6 },
+    (_, b) => alone[Math.floor((rows.inputs[b * rows.time]! - 1) / 9)]!,
+  );
+  const expected =
+    drawn.reduce((sum, { nats, count }) => sum + nats * count, 0) /
+    drawn.reduce((sum, { count }) => sum + count, 0);
+  assert.ok(Math.abs(lossOf(rows) - expected) < 1e-12, "rows");
 });

@@ -1,5 +1,6 @@
 /** What the command line says to arguments that make no sense, to help, and to machines. */
 import assert from "node:assert/strict";
+import { existsSync } from "node:fs";
 import { mkdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { test } from "node:test";
@@ -23,6 +24,7 @@ test("arguments that make no sense end with 2 and name what is near", { timeout 
       ["train", /there is nothing to train on: expected a text file or folder, or --resume RUN/],
       ["train nowhere.txt", /there is no file or folder nowhere\.txt/],
       ["train book.txt --pattern gated-dleta", /unknown id "gated-dleta": expected one of gated-delta,/],
+      ["train book.txt --seed one", /a whole number >= 0 is expected/],
       ["train book.txt --tokenizer bpd:300", /unknown tokenizer "bpd:300"/],
       ["experiment mqarr", /unknown experiment "mqarr": expected one of mqar,/],
       ["experiment copy --preset quik", /unknown preset "quik": expected one of quick,/],
@@ -60,6 +62,7 @@ test("texts that cannot be learned from end with 1, say why and leave no run", {
       const { code, stderr } = await linnet(folder, args);
       assert.match(stderr, message);
       assert.ok(code === 1 || code === 2, `${args.join(" ")} ended with ${code}`);
+      assert.ok(!existsSync(join(folder, "runs")), "no run is left behind");
       assert.doesNotMatch(stderr, /\n\s+at /, "no stack");
     }
   }),

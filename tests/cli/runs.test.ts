@@ -1,6 +1,6 @@
 /** Runs as a person has them: interrupted, killed, damaged, on a full disk. */
 import assert from "node:assert/strict";
-import { cp, readdir, readFile, truncate, writeFile } from "node:fs/promises";
+import { cp, readdir, readFile, rm, truncate, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { test } from "node:test";
 import { inFolder, linnet, start } from "./process.ts";
@@ -118,6 +118,48 @@ test("a run that is killed outright keeps its last save", { timeout }, () =>
     assert.deepEqual(steps, counted(steps.length));
     assert.ok(steps.length > 200, `${steps.length} steps`);
   }),
+);
+
+test(
+  "a text that is read from disk gives the same steps again, and goes on without its source",
+  { timeout },
+  () =>
+    inFolder(async (folder) => {
+      await withText(folder);
+      const losses = async (run: string): Promise<number[]> => {
+        const lines = (await readFile(join(folder, run, "metrics.jsonl"), "utf8")).trim().split("\n");
+        return lines.map((line) => (JSON.parse(line) as { loss: number }).loss);
+      };
+      const made = await linnet(folder, [
+        "train",
+        "book.txt",
+        ...small,
+        "--steps",
+        "4",
+        "--stream",
+        "--out",
+        "a",
+      ]);
+      assert.equal(made.code, 0, made.stderr);
+      assert.ok((await readdir(join(folder, "a"))).includes("text.tokens"));
+      await rm(join(folder, "book.txt"));
+      const more = await linnet(folder, ["train", "--resume", "a", "--steps", "8", "--threads", "1"]);
+      assert.equal(more.code, 0, more.stderr);
+      await withText(folder);
+      const whole = await linnet(folder, [
+        "train",
+        "book.txt",
+        ...small,
+        "--steps",
+        "4",
+        "--stream",
+        "--out",
+        "b",
+      ]);
+      assert.equal(whole.code, 0, whole.stderr);
+      assert.deepEqual((await losses("a")).slice(0, 4), await losses("b"));
+      assert.deepEqual(await stepsOf(join(folder, "a")), counted(8));
+    }),
 );
 
 test("damaged and foreign runs end with 1 and say what is wrong", { timeout }, () =>

@@ -1,20 +1,22 @@
+import { existsSync } from "node:fs";
 import { type Command, Option } from "commander";
 import { ConfigError } from "../../errors.ts";
+import { mechanism } from "../../mechanisms/registry.ts";
 import type { DecoderConfig } from "../../models/config.ts";
 import { Progress } from "../../report/progress.ts";
-import { LanguageRun, type TokenizedText, tokenizeText } from "../../tasks/language-modelling/run.ts";
+import { LanguageRun, type TokenizedText } from "../../tasks/language-modelling/run.ts";
 import {
   type LanguageTraining,
   optimizerNames,
   scheduleNames,
   trainingOptions,
 } from "../../tasks/language-modelling/training.ts";
-import { corpusOfRun, readCorpus } from "../corpus.ts";
+import { demoText, isLarge } from "../corpus.ts";
 import { type DeviceOptions, describeDevice, openDevice } from "../device.ts";
 import { withInterrupt } from "../exit.ts";
-import { deviceFlags, finiteNumber, positiveInteger } from "../flags.ts";
+import { deviceFlags, finiteNumber, positiveInteger, wholeNumber } from "../flags.ts";
 import { freeFolder } from "../folder.ts";
-import { tokenizerOf } from "../tokenizer-of.ts";
+import { checkTokenizer, type TextPlace, textFor, tokenizerFor } from "../training-text.ts";
 
 interface TrainOptions extends DeviceOptions {
   readonly resume?: string;
@@ -38,6 +40,7 @@ interface TrainOptions extends DeviceOptions {
   readonly evaluateEvery?: number;
   readonly patience?: number;
   readonly seconds?: number;
+  readonly stream?: boolean;
   readonly json?: boolean;
 }
 
@@ -78,7 +81,7 @@ export function train(program: Command): void {
       .option("--time <number>", "tokens a row", positiveInteger)
       .option("--learning-rate <number>", "largest learning rate", finiteNumber)
       .option("--accumulate <number>", "batches a step", positiveInteger)
-      .option("--seed <number>", "seed of weights and batches", Number)
+      .option("--seed <number>", "seed of weights and batches", wholeNumber)
       .option("--recompute", "keep less for the backward pass, compute it again")
       .addOption(
         new Option("--optimizer <name>", "what moves the weights (default: muon)").choices(optimizerNames),
@@ -98,6 +101,7 @@ export function train(program: Command): void {
       .option("--evaluate-every <steps>", "score the held-out text so often", positiveInteger)
       .option("--patience <number>", "stop after so many evaluations without a better one", positiveInteger)
       .option("--seconds <number>", "train for this time", finiteNumber)
+      .option("--stream", "read the text from disk as it is needed (by itself beyond 128 MiB)")
       .option("--json", "print a JSON line a step"),
   );
   command
@@ -115,12 +119,10 @@ async function run(path: string | undefined, options: TrainOptions, signal: Abor
   }
   const device = await openDevice(options);
   try {
-    const job =
+    const { job, text } =
       options.resume === undefined
-        ? await begin(path!, options, device)
-        : await LanguageRun.resume(options.resume, device);
-    const corpus = await (path === undefined ? corpusOfRun(job.config.text) : readCorpus(path));
-    const text = tokenizeText(corpus.text, job.tokenizer, job.training.heldOut);
+        ? await begin(path!, options, device, signal)
+        : await goOn(options.resume, path, options, device, signal);
     const say = options.json ? (line: string) => void process.stderr.write(`${line}\n`) : console.log;
     say(`${job.model.parameterCount.toLocaleString("en")} weights, run folder ${job.folder.path}`);
     say(describeDevice(device));
@@ -136,6 +138,12 @@ async function run(path: string | undefined, options: TrainOptions, signal: Abor
   } finally {
     device.close();
   }
+}
+
+/** A run and the text it learns from. */
+interface Job {
+  readonly job: LanguageRun;
+  readonly text: TokenizedText;
 }
 
 /** Trains with a bar; a continued run takes new limits from the command line. */
@@ -167,13 +175,18 @@ async function learn(
   progress.end();
 }
 
+/** A new run. Whatever can be wrong with it is found before its folder is made. */
 async function begin(
   path: string,
   options: TrainOptions,
   device: Awaited<ReturnType<typeof openDevice>>,
-): Promise<LanguageRun> {
-  const corpus = await readCorpus(path);
-  const tokenizer = await tokenizerOf(options.tokenizer, corpus.text);
+  signal: AbortSignal,
+): Promise<Job> {
+  const pattern = options.pattern.split(",").map((id) => id.trim());
+  for (const id of pattern) mechanism(id);
+  await checkTokenizer(options.tokenizer);
+  const place = await placeOf(path, options);
+  const tokenizer = await tokenizerFor(options.tokenizer, place);
   const given = Object.fromEntries(
     kept.filter((name) => options[name] !== undefined).map((name) => [name, options[name]]),
   ) as Partial<LanguageTraining>;
@@ -189,7 +202,7 @@ async function begin(
       layers: options.layers,
       heads: options.heads,
     },
-    pattern: options.pattern.split(",").map((id) => id.trim()),
+    pattern,
     positions: { kind: "rotary" },
     tied: true,
   };
@@ -198,13 +211,68 @@ async function begin(
     .split("/")
     .at(-1)!
     .replace(/\.[^.]*$/, "");
+  // A text in memory that is too short is refused here; ids on disk need the folder.
+  const inMemory = place.isStreamed ? undefined : await textFor(place, tokenizer, training.heldOut, "");
+  if (inMemory !== undefined) checkLength(inMemory, training);
   const folder = options.out ?? (await freeFolder(`runs/${name}`));
-  return LanguageRun.create(
+  const job = await LanguageRun.create(
     folder,
     {
       ...{ format: "linnet-run", version: 1, task: "language-modelling" },
       ...{ model, tokenizer: tokenizer.toJSON(), text: path, training },
     },
     device,
+  );
+  const text = inMemory ?? (await streamed(job, place, signal));
+  return { job, text };
+}
+
+/** A run where it stopped, on the text it had or on another. */
+async function goOn(
+  run: string,
+  path: string | undefined,
+  options: TrainOptions,
+  device: Awaited<ReturnType<typeof openDevice>>,
+  signal: AbortSignal,
+): Promise<Job> {
+  const job = await LanguageRun.resume(run, device);
+  const { text: own } = job.config;
+  // Ids that the run already has on disk stay where they are: batches are to be what they would have been.
+  const hasIds = (path ?? own) === own && existsSync(job.folder.file(tokenFileOf(own, own)));
+  const place = hasIds ? { path: own, isStreamed: true } : await placeOf(path ?? own, options);
+  const text = place.isStreamed
+    ? await streamed(job, place, signal)
+    : await textFor(place, job.tokenizer, job.training.heldOut, "");
+  return { job, text };
+}
+
+async function placeOf(path: string, { stream = false }: TrainOptions): Promise<TextPlace> {
+  return { path, isStreamed: path !== demoText && (stream || (await isLarge(path))) };
+}
+
+/** The file of a run that holds the ids of a text: its own, or another that it goes on with. */
+function tokenFileOf(path: string, own: string): string {
+  return path === own ? "text.tokens" : `${path.replaceAll(/\W+/g, "-")}.tokens`;
+}
+
+/** Ids in a file of the run's folder, which is written once. */
+async function streamed(job: LanguageRun, place: TextPlace, signal: AbortSignal): Promise<TokenizedText> {
+  const name = tokenFileOf(place.path, job.config.text);
+  const progress = new Progress("reading", process.stderr);
+  const onProgress = (tokens: number): void => progress.update(0, `${tokens.toLocaleString("en")} tokens`);
+  try {
+    return await textFor(place, job.tokenizer, job.training.heldOut, job.folder.file(name), {
+      ...{ signal, onProgress },
+    });
+  } finally {
+    progress.end();
+  }
+}
+
+function checkLength({ train: { length } }: TokenizedText, { time }: LanguageTraining): void {
+  if (length > time) return;
+  throw new ConfigError(
+    `[train] the text is shorter than the context: expected more than ${time} tokens, got ${length}`,
+    "Give a longer text, or a shorter context with --time.",
   );
 }

@@ -3,6 +3,7 @@ import type { Device } from "../../device/device.ts";
 import { ConfigError } from "../../errors.ts";
 import type { Decoder } from "../../models/decoder.ts";
 import { evaluationWindows, type TokenBatch } from "../../text/batches.ts";
+import type { DocumentBatch } from "../../text/document-batches.ts";
 import { evaluate, type Task } from "../../train/loop.ts";
 import type { CarriedRows } from "./carry.ts";
 
@@ -14,12 +15,16 @@ export interface LanguageModellingOptions {
   readonly carry?: CarriedRows;
 }
 
-/** Next-token prediction with a decoder: the loss is the mean cross-entropy in nats a token. */
+/**
+ * Next-token prediction with a decoder: the loss is the mean cross-entropy in nats a token.
+ *
+ * Batches are windows of text, or documents: a row each, or packed so that none sees another.
+ */
 export function languageModelling(
   model: Decoder,
   device: Device,
   options: LanguageModellingOptions = {},
-): Task<TokenBatch> {
+): Task<DocumentBatch> {
   const { recompute = false, carry } = options;
   if (recompute && carry !== undefined) {
     throw new ConfigError(
@@ -40,8 +45,22 @@ export function languageModelling(
       return model.loss(ids(batch.inputs), ids(batch.targets), {
         ...{ training, random, recompute },
         ...(state === undefined ? {} : { state }),
+        ...layoutOf(batch, device),
       });
     },
+  };
+}
+
+/** Where the documents of a batch lie, if it holds documents. */
+function layoutOf(
+  { mask, cuSeqlens, batch, time }: DocumentBatch,
+  device: Device,
+): { readonly mask?: Tensor; readonly cuSeqlens?: Tensor } {
+  const ids = (values: Int32Array, shape: readonly number[]): Tensor =>
+    tensor(device, values, shape, { dtype: "int32" });
+  return {
+    ...(mask && { mask: ids(mask, [batch, time]) }),
+    ...(cuSeqlens && { cuSeqlens: ids(cuSeqlens, [cuSeqlens.length]) }),
   };
 }
 
