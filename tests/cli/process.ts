@@ -1,8 +1,10 @@
 /** The command line as a process of its own. */
 import { type ChildProcess, spawn } from "node:child_process";
+import { rmSync } from "node:fs";
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { buildSync } from "esbuild";
 import { root } from "../../scripts/rooms.ts";
 
 /** How a process ended and what it said. */
@@ -27,10 +29,24 @@ export interface StartOptions {
   readonly before?: string;
 }
 
+let bundled: string | undefined;
+
+/** The program as one file: a process starts in a fraction of the time that its hundreds of sources take. */
+function program(): string {
+  if (bundled !== undefined) return bundled;
+  const file = join(root, "tests/generated/cli", `${process.pid}.mjs`);
+  buildSync({
+    ...{ entryPoints: [join(root, "src/cli/main.ts")], outfile: file, absWorkingDir: root },
+    ...{ bundle: true, platform: "node", format: "esm", packages: "external", logLevel: "silent" },
+  });
+  process.on("exit", () => rmSync(file, { force: true }));
+  bundled = file;
+  return file;
+}
+
 /** Starts `linnet` with arguments, in a folder. */
 export function start(folder: string, args: readonly string[], options: StartOptions = {}): Running {
-  const tsx = join(root, "node_modules/tsx/dist/loader.mjs");
-  const command = [process.execPath, "--import", tsx, join(root, "src/cli/main.ts"), ...args];
+  const command = [process.execPath, program(), ...args];
   const { NO_COLOR: _no, FORCE_COLOR: _force, NODE_TEST_CONTEXT: _test, ...env } = process.env;
   const script = `${options.before ?? ":"}; exec "$@"`;
   const child = spawn("bash", ["-c", script, "bash", ...command], {

@@ -225,7 +225,6 @@ test("a full disk leaves the files of the last save as they were", { timeout }, 
     // Files of more than 64 KiB cannot be written: what a full disk says to a save.
     const full = await linnet(folder, ["train", "--resume", "run", "--steps", "6", "--threads", "1"], {
       before: "ulimit -f 64",
-      env: { TSX_DISABLE_CACHE: "1" },
     });
     assert.equal(full.code, 1, full.stderr + full.stdout);
     assert.match(full.stderr, /could not be written|cannot be written|EFBIG|too large/i);
