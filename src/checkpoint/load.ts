@@ -50,8 +50,16 @@ export interface Description {
  * @throws FormatError for files that are missing, altered or make no model, naming what is missing or left over;
  * UnsupportedError for models that are not built here; NumericsError for weights that are NaN; OutOfMemoryError.
  * @example
- * const model = await load("Qwen3.5-0.8B", { device: await openWasm() });
- * for await (const { text } of model.session().generate({ prompt: "Call me" })) process.stdout.write(text);
+ * ```ts
+ * import { openWasm } from "linnet";
+ * import { load } from "linnet/checkpoint";
+ *
+ * const device = await openWasm();
+ * const model = await load("tests/golden/models/qwen3.5-text", { device });
+ * const { ids } = await model.session().generate({ prompt: "52 109 137", maxNewTokens: 5, temperature: 0 });
+ * console.log(ids);
+ * device.close();
+ * ```
  */
 export async function load(files: CheckpointFiles, options: LoadOptions): Promise<PublishedModel> {
   const { device, signal } = options;

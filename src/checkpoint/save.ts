@@ -40,7 +40,13 @@ const dtypes = { F32: "float32", BF16: "bfloat16", F16: "float16" } as const;
  * @throws UnsupportedError where no published format has words for the model, naming what each lacks; FormatError where
  * the system refuses to write.
  * @example
- * await save("tiny-gla", decoder, { modelType: "gla" });
+ * ```ts no-run
+ * import { save } from "linnet/checkpoint";
+ * import { Decoder } from "linnet/models";
+ *
+ * declare const model: Decoder;
+ * await save("tiny-gla", model, { modelType: "gla" });
+ * ```
  */
 export async function save(folder: string, decoder: Decoder, options: SaveOptions = {}): Promise<void> {
   const { published, modelType, dtype = "F32", signal } = options;

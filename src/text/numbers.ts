@@ -5,7 +5,11 @@ import type { Tokenizer } from "./tokenizer.ts";
  * Ids written as numbers with blanks between them: what speaks to a model that came without a tokenizer.
  *
  * @example
- * const ids = numbers(160).encode("12 7 159");
+ * ```ts
+ * import { numbers } from "linnet/text";
+ *
+ * console.log(numbers(160).encode("12 7 159"));
+ * ```
  */
 export function numbers(vocabularySize: number): Tokenizer {
   return {
