@@ -12,7 +12,7 @@ import {
 import { gatePart } from "./add-gradient-gate.as";
 import { keyPart, retreat, valuePart } from "./add-gradient-key.as";
 import { advance, queryPart, weightsOf } from "./add-gradient-query.as";
-import { clear, loadLive, loadRows, storeLive, storeRow, storeRows } from "./add-rows.as";
+import { clear, loadLive, loadRows, storeLive, storeRow, storeRows, touchRows } from "./add-rows.as";
 
 /** Where dq and dk of a part go: the first part to the results themselves, later ones to rows laid without gaps. */
 function locateParts(a: GradientArguments, r: Gradient, begin: usize, keyHead: i32, part: i32): void {
@@ -78,18 +78,38 @@ function leave(r: Gradient): void {
   if (r.decay == HEAD && r.flags & GATE_GRADIENT) store<f32>(r.dg0, <f32>r.gateTotal);
 }
 
+/** Brings the rows of a chunk into the caches, all heads' at once; those of queries where they are read too. */
+function fetch(scratch: usize, count: i32, first: i32, queries: bool): void {
+  const rows = min(recordAt(scratch, 0).size, recordAt(scratch, 0).length - first);
+  const t = <usize>first;
+  let seen: i32 = 0;
+  for (let i: i32 = 0; i < count; i++) {
+    const r = recordAt(scratch, i);
+    seen |= touchRows(r.k0 + t * r.kRow, r.kRow, rows, r.keyWidth);
+    seen |= touchRows(r.v0 + t * r.vRow, r.vRow, rows, r.valueWidth);
+    if (r.decay == KEY) seen |= touchRows(r.g0 + t * r.gRow, r.gRow, rows, r.keyWidth);
+    if (!queries) continue;
+    seen |= touchRows(r.q0 + t * r.qRow, r.qRow, rows, r.keyWidth);
+    seen |= touchRows(r.dO0 + t * r.dORow, r.dORow, rows, r.valueWidth);
+  }
+  store<i32>(recordAt(scratch, 0).turned, seen);
+}
+
 /** Without a gate's gradient no chunk needs S and R at once: dq on the way there, dk and dv on the way back. */
 function scanTwice(scratch: usize, count: i32): void {
   const first = recordAt(scratch, 0);
   const chunks = (first.length + first.size - 1) / first.size;
-  for (let index: i32 = 0; index < chunks; index++)
+  for (let index: i32 = 0; index < chunks; index++) {
+    fetch(scratch, count, index * first.size, true);
     for (let i: i32 = 0; i < count; i++) {
       const r = recordAt(scratch, i);
       openBoth(r, index * r.size);
       queryPart(r);
       if (index + 1 < chunks) advance(r);
     }
-  for (let index = chunks - 1; index >= 0; index--)
+  }
+  for (let index = chunks - 1; index >= 0; index--) {
+    fetch(scratch, count, index * first.size, true);
     for (let i: i32 = 0; i < count; i++) {
       const r = recordAt(scratch, i);
       openBoth(r, index * r.size);
@@ -99,11 +119,13 @@ function scanTwice(scratch: usize, count: i32): void {
       valuePart(r);
       retreat(r);
     }
+  }
 }
 
 /** Walks from chunk to chunk; with `keep` every state is kept before its chunk and the last chunk is not walked. */
 function walk(scratch: usize, count: i32, first: i32, chunks: i32, keep: bool): void {
-  for (let index: i32 = 0; index < chunks; index++)
+  for (let index: i32 = 0; index < chunks; index++) {
+    fetch(scratch, count, (first + index) * recordAt(scratch, 0).size, false);
     for (let i: i32 = 0; i < count; i++) {
       const r = recordAt(scratch, i);
       if (keep) memory.copy(r.local + <usize>index * r.stateBytes, r.state, r.stateBytes);
@@ -111,6 +133,7 @@ function walk(scratch: usize, count: i32, first: i32, chunks: i32, keep: bool): 
       openChunk(r, (first + index) * r.size);
       advance(r);
     }
+  }
 }
 
 /** Everything about one chunk, from the state before it and the gradient behind it. */
@@ -146,11 +169,13 @@ function scanSegments(scratch: usize, count: i32): void {
       memory.copy(r.state, r.kept + <usize>segment * r.stateBytes, r.stateBytes);
     }
     walk(scratch, count, first, length, true);
-    for (let index = length - 1; index >= 0; index--)
+    for (let index = length - 1; index >= 0; index--) {
+      fetch(scratch, count, (first + index) * record.size, true);
       for (let i: i32 = 0; i < count; i++) {
         const r = recordAt(scratch, i);
         wholeChunk(r, first + index, r.local + <usize>index * r.stateBytes);
       }
+    }
   }
 }
 

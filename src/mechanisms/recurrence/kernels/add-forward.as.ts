@@ -9,7 +9,7 @@ import {
 } from "./add-decay.as";
 import { keyScores } from "./add-key.as";
 import {
-  accumulateRow, dot, fillWith, loadRows, padded, scaleRows, storeRow, storeRows, sumLanes,
+  accumulateRow, dot, fillWith, loadRows, padded, scaleRows, storeRow, storeRows, sumLanes, touchRows,
 } from "./add-rows.as";
 
 /** What is asked of a job besides the decay in the two lowest bits. */
@@ -237,6 +237,19 @@ function step(f: Forward, rows: i32): void {
   f.g += moved * f.gRow;
 }
 
+/** Brings the rows of a chunk into the caches, all heads' at once. */
+function fetch(scratch: usize, count: i32, rows: i32): void {
+  let seen: i32 = 0;
+  for (let i: i32 = 0; i < count; i++) {
+    const f = changetype<Forward>(scratch + <usize>i * RECORD);
+    seen |= touchRows(f.q, f.qRow, rows, f.keyWidth);
+    seen |= touchRows(f.k, f.kRow, rows, f.keyWidth);
+    seen |= touchRows(f.v, f.vRow, rows, f.columns);
+    if (f.decay == KEY) seen |= touchRows(f.g, f.gRow, rows, f.keyWidth);
+  }
+  store<i32>(changetype<Forward>(scratch).reads, seen);
+}
+
 /**
  * Value heads (or blocks of their columns) of one sequence side by side, chunk by chunk: their rows are neighbours in
  * memory, so what one brings into the caches the next one uses.
@@ -251,9 +264,11 @@ function forwardUnit(a: ForwardArguments, scratch: usize, first: i32, size: i32)
     enter(f);
     prepareHead(f);
   }
-  for (let t: i32 = 0; t < rows; t += size)
+  for (let t: i32 = 0; t < rows; t += size) {
+    fetch(scratch, a.together, min(size, rows - t));
     for (let i: i32 = 0; i < a.together; i++)
       step(changetype<Forward>(scratch + <usize>i * RECORD), min(size, rows - t));
+  }
   for (let i: i32 = 0; i < a.together; i++) leave(changetype<Forward>(scratch + <usize>i * RECORD));
 }
 

@@ -76,6 +76,18 @@ export function accumulateRow(dst: usize, src: usize, width: i32): void {
   if (j < width) storeTail(dst, f32x4.add(loadTail(dst, width - j), v128.load(src)), width - j);
 }
 
+/**
+ * Reads one word of every line of operand rows, so that many lines are under way at once; what comes back is something of
+ * them that has to be used. Where rows are first met in the middle of products only a few are.
+ */
+export function touchRows(src: usize, srcRow: usize, rows: i32, width: i32): i32 {
+  let seen: i32 = 0;
+  const bytes = <usize>width << 2;
+  for (let i: i32 = 0; i < rows; i++, src += srcRow)
+    for (let j: usize = 0; j < bytes; j += 64) seen |= load<i32>(src + j);
+  return seen;
+}
+
 /** Operand rows into scratch rows with zeros up to their stride; all zeros where src is 0. */
 export function loadRows(dst: usize, dstRow: usize, src: usize, srcRow: usize, rows: i32, width: i32): void {
   const live = src ? padded(width) : 0;

@@ -162,6 +162,7 @@ export function packPairs(job: Job, work: Work, row: i32, head: i32): void {
   const first = (head / (job.valueHeads / job.heads)) * width;
   let seen = touchRows(rowAt(job.erase, row, job.eraseRow, first), job.eraseRow, n, width);
   seen |= touchRows(rowAt(job.q, row, job.qRow, first), job.qRow, n, width);
+  if (job.decay == KEY) seen |= touchRows(rowAt(job.g, row, job.gRow, head * width), job.gRow, n, width);
   store<i32>(work.pair, seen);
   const keyed = job.decay == KEY;
   let past: f32 = 0;

@@ -1,5 +1,5 @@
 import { dotRun } from "../../../device/wasm/kernels/rows.as";
-import { sigmoid4 } from "../../../device/wasm/kernels/sigmoid.as";
+import { sigmoid4, silu4 } from "../../../device/wasm/kernels/sigmoid.as";
 import { floatAt, fma, intAt, pointerAt } from "../../../device/wasm/kernels/simd.as";
 import { factors, gatherRow, put, scaleRow, slopeRow, take } from "./parts.as";
 
@@ -42,9 +42,23 @@ const ONE = memory.data<f32>([1, 1, 1, 1], 16);
   if (n > 0) gateStep(x, z, y, room, silu, keeps, n);
 }
 
-function gate(x: usize, z: usize, y: usize, n: i32, silu: bool): void {
-  if (silu) gateRow(x, z, y, 0, n, true, false);
-  else gateRow(x, z, y, 0, n, false, false);
+// @ts-ignore: decorator
+@inline function normStep(x: usize, w: usize, z: usize, y: usize, r: v128, silu: bool, count: i32): void {
+  const gate = take(z, count), a = silu ? silu4(gate) : sigmoid4(gate);
+  put(y, f32x4.mul(f32x4.mul(f32x4.mul(take(x, count), r), take(w, count)), a), count);
+}
+
+/** y = r·x·w·a(z). */
+// @ts-ignore: decorator
+@inline function normRow(x: usize, w: usize, z: usize, y: usize, n: i32, r: v128, silu: bool): void {
+  for (; n >= 4; n -= 4) {
+    normStep(x, w, z, y, r, silu, 4);
+    x += 16;
+    w += 16;
+    z += 16;
+    y += 16;
+  }
+  if (n > 0) normStep(x, w, z, y, r, silu, n);
 }
 
 function gateKeeping(x: usize, z: usize, y: usize, room: usize, n: i32, silu: bool): void {
@@ -63,13 +77,16 @@ export function rmsNorm_gated_forward(args: usize, begin: i32, end: i32, scratch
     const z = pointerAt(args, 2) + (<usize>row) * zStride;
     const y = pointerAt(args, 3) + (((<usize>row) * (<usize>n)) << 2);
     if (first) {
-      gate(x, z, y, n, silu);
+      if (silu) gateRow(x, z, y, 0, n, true, false);
+      else gateRow(x, z, y, 0, n, false, false);
       x = y;
     }
     const r: f32 = <f32>1 / sqrt<f32>(dotRun(x, x, n) * floatAt(args, 13) + floatAt(args, 14));
     store<f32>(pointerAt(args, 4) + ((<usize>row) << 2), r);
-    scaleRow(x, w + ((<usize>((row % groups) * n)) << 2), y, n, r);
-    if (!first) gate(y, z, y, n, silu);
+    const factor = w + ((<usize>((row % groups) * n)) << 2);
+    if (first) scaleRow(x, factor, y, n, r);
+    else if (silu) normRow(x, factor, z, y, n, f32x4.splat(r), true);
+    else normRow(x, factor, z, y, n, f32x4.splat(r), false);
   }
 }
 
