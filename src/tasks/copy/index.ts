@@ -35,11 +35,12 @@ function contender(
   return { name, model: { vocabularySize: symbols + 1, pattern: [mixer], ...size } };
 }
 
-function contenders(size: Omit<DecoderConfig, "vocabularySize" | "pattern">): Contender[] {
+/** @param group Tokens of a group of hashing, of which a row holds several: it would be exact attention otherwise. */
+function contenders(size: Omit<DecoderConfig, "vocabularySize" | "pattern">, group: number): Contender[] {
   return [
     contender("linear", { id: "linear", featureMap: "elu+1" }, size),
     contender("softmax", "softmax", size),
-    contender("lsh", { id: "lsh", rounds: 1 }, size),
+    contender("lsh", { id: "lsh", rounds: 1, group }, size),
   ];
 }
 
@@ -68,20 +69,26 @@ export const copy: Comparison = {
       },
       rule: () => muon(),
       schedule: (steps) => cosineSchedule({ steps, warmup: 20, floor: 0.02 }),
-      contenders: contenders({
-        ...{ width: 64, layers: 2, heads: 4, norm: "layer", positions: { kind: "sinusoidal" } },
-        ...{ feedForward: { kind: "plain", width: 256 }, initDeviation: 0.5 },
-      }),
+      contenders: contenders(
+        {
+          ...{ width: 64, layers: 2, heads: 4, norm: "layer", positions: { kind: "learned", length: 64 } },
+          feedForward: { kind: "plain", width: 256 },
+        },
+        16,
+      ),
     },
     paper: {
       ...common,
       description:
         "words of up to 127 symbols, 4 layers × 8 heads, as the paper has it (its width is not given: 256)",
       ...{ time: 256, batch: 64, steps: 10_000, learningRate: 1e-3, evaluateEvery: 200, evaluationRows: 128 },
-      contenders: contenders({
-        ...{ width: 256, layers: 4, heads: 8, norm: "layer", positions: { kind: "learned", length: 256 } },
-        feedForward: { kind: "plain", width: 1024 },
-      }),
+      contenders: contenders(
+        {
+          ...{ width: 256, layers: 4, heads: 8, norm: "layer", positions: { kind: "learned", length: 256 } },
+          feedForward: { kind: "plain", width: 1024 },
+        },
+        32,
+      ),
     },
   },
 };
