@@ -93,8 +93,8 @@ async function* contextRows(id: string, { devices, options, measure }: Context):
     const step = (): void => {
       model.advance([slot], Int32Array.of(read % 256));
     };
-    // The second step of a kind is noted down, the third is the first to be done from the note.
-    for (let i = 0; i < 3; i++) step();
+    // The second step of a kind is noted down, and the third is the first to be done from the note.
+    for (let i = 0; i < 8; i++) step();
     const before = device.info().allocations;
     const [timing] = await interleave([local(id, step)], measure);
     const { bytesPerSequence, bytesPerToken } = model.states;
