@@ -52,11 +52,17 @@ const pieceBytes = 2 ** 21;
 const infinity = 0x7f800000;
 const magnitude = 0x7fffffff;
 
+/** Pieces that are read while one is looked at. */
+const readsAhead = 2;
+
+/** Nothing of a straight piece lies in a buffer, so that fewer of them are better. */
+const straightPieceBytes = 2 ** 23;
+
 /** From here on a read of its own is cheaper than a way through a buffer. */
 const straightBytes = 2 ** 18;
 
 /**
- * Streams tensors from their files into parameters that have room: two pieces are under way at a time, and nothing else
+ * Streams tensors from their files into parameters that have room: a few pieces are under way at a time, and nothing else
  * of the weights is held beside the device.
  *
  * @throws NumericsError for weights that are NaN, FormatError for a file that shrinks, the reason of an aborted signal.
@@ -69,29 +75,37 @@ export async function fill(
   const pieces = piecesOf(device, tensors);
   const total = pieces.reduce((sum, { begin, end }) => sum + end - begin, 0);
   const reading = options.signal === undefined ? {} : { signal: options.signal };
-  const buffers = [new Uint8Array(pieceBytes), new Uint8Array(pieceBytes)];
+  const buffers = Array.from({ length: readsAhead + 1 }, () => new Uint8Array(pieceBytes));
   const read = (i: number): Promise<Uint8Array> | undefined => {
     const piece = pieces[i];
     if (piece === undefined) return undefined;
-    const target = piece.straight ?? buffers[i % 2]!.subarray(0, piece.end - piece.begin);
+    const target = piece.straight ?? buffers[i % buffers.length]!.subarray(0, piece.end - piece.begin);
     const done = piece.file.readPiece(piece.begin, target, reading).then(() => target);
     // An error that comes while the piece before is worked on is thrown when its turn comes.
     done.catch(() => {});
     return done;
   };
-  let next = read(0);
+  const underWay = Array.from({ length: readsAhead }, (_, i) => read(i));
   let bytes = 0;
-  for (const [i, piece] of pieces.entries()) {
-    const held = (await next)!;
-    next = read(i + 1);
-    for (const run of piece.runs) {
-      if (piece.straight === undefined) put(device, run, held, options.allowNaN ?? false);
-      else if (!options.allowNaN && sumIsNaN(run)) {
-        checkNumbers(new Float32Array(held.buffer, held.byteOffset, run.to - run.from), run);
-      }
+  try {
+    for (const [i, piece] of pieces.entries()) {
+      const held = (await underWay[i])!;
+      underWay.push(read(i + readsAhead));
+      for (const run of piece.runs) take(device, piece, run, held, options.allowNaN ?? false);
+      bytes += held.length;
+      options.onProgress?.(bytes, total);
     }
-    bytes += held.length;
-    options.onProgress?.(bytes, total);
+  } finally {
+    // The memory that reads fill is given back when this fails: not before they are done.
+    await Promise.allSettled(underWay);
+  }
+}
+
+/** Brings a run of a piece that was read to its parameter, where it is not there already. */
+function take(device: Device, piece: Piece, run: Run, bytes: Uint8Array, allowNaN: boolean): void {
+  if (piece.straight === undefined) put(device, run, bytes, allowNaN);
+  else if (!allowNaN && sumIsNaN(run)) {
+    checkNumbers(new Float32Array(bytes.buffer, bytes.byteOffset, run.to - run.from), run);
   }
 }
 
@@ -144,8 +158,8 @@ function memoryOf(device: Device, { planned, placed }: FoundTensor): Uint8Array 
 function straightPieces(found: FoundTensor, memory: Uint8Array): Piece[] {
   const { file, begin, end } = found.placed;
   const pieces: Piece[] = [];
-  for (let at = begin; at < end; at += pieceBytes) {
-    const to = Math.min(end, at + pieceBytes);
+  for (let at = begin; at < end; at += straightPieceBytes) {
+    const to = Math.min(end, at + straightPieceBytes);
     const run: Run = { found, from: (at - begin) / 4, to: (to - begin) / 4, at: 0 };
     pieces.push({ file, begin: at, end: to, runs: [run], straight: memory.subarray(at - begin, to - begin) });
   }
