@@ -69,7 +69,7 @@ test(
         "generate",
         "run",
         "--prompt",
-        "the",
+        "whale",
         "--threads",
         "1",
         "--ignore-end",
@@ -77,14 +77,14 @@ test(
         "2",
       ];
       const job = start(folder, [...options, "--max-new-tokens", "1000000"]);
+      await job.said("whale");
       job.child.stdout!.pause();
-      await new Promise((resolve) => setTimeout(resolve, 3000));
+      await new Promise((resolve) => setTimeout(resolve, 2000));
       job.child.stdout!.resume();
-      await new Promise((resolve) => setTimeout(resolve, 500));
       job.child.kill("SIGINT");
       const { code, stdout, stderr } = await job.ended;
       assert.equal(code, 130, stderr);
-      assert.ok(stdout.length > 1000, `${stdout.length} characters`);
+      assert.ok(stdout.length > 20, `${stdout.length} characters`);
       const asked = await linnet(folder, [
         ...options,
         "--max-new-tokens",
