@@ -193,12 +193,12 @@ function placeJob(place: Placement, of: DeltaCase, options: RunOptions): DeltaJo
   };
 }
 
-/** Output and final state of one form. */
+/** Output and final state of one form, with the states that backward needs where asked. */
 export function runForward(
   device: Device,
   form: DeltaForm,
   of: DeltaCase,
-  options: RunOptions = {},
+  options: RunOptions & { readonly kept?: boolean } = {},
 ): { output: Float64Array; finalState: Float64Array } {
   const place = new Placement(device, options.gap ?? 0);
   const { batch, time, valueHeads, keyWidth, valueWidth } = of.sizes;
@@ -207,7 +207,8 @@ export function runForward(
   const o = place.rows(n, valueHeads * valueWidth);
   const states = stateCount(of) * keyWidth * valueWidth;
   const finalState = place.flat(states);
-  device.run(deltaForward(form, job, { o, finalState }));
+  const keptStates = options.kept === true ? place.flat(deltaPlan(job).keptLength) : undefined;
+  device.run(deltaForward(form, job, { o, finalState, keptStates }));
   return {
     output: place.read(o, n, valueHeads * valueWidth),
     finalState: place.read({ slice: finalState, stride: Math.max(1, states) }, 1, states),

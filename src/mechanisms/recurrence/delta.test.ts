@@ -329,6 +329,21 @@ test("delta steps on slots of a slab equal the recurrent form", () => {
     }
 });
 
+test("delta gives the same bits whether states are kept for the backward pass or not", () => {
+  for (const decay of gates)
+    for (const chunk of [16, 12, 5]) {
+      const of = randomCase({ time: 100, heads: 1, keyWidth: 8, valueWidth: 16, decay, strongest: -0.2 });
+      for (const [name, device] of devices) {
+        const whole = runForward(device, "recurrent", of, { chunk });
+        assert.deepEqual(
+          runForward(device, "recurrent", of, { chunk, kept: true }),
+          whole,
+          `${decay} ${name}`,
+        );
+      }
+    }
+});
+
 test("delta refuses what contradicts itself", () => {
   const of = randomCase({ time: 4, heads: 2, keyWidth: 4, valueWidth: 4 });
   const { g: _, ...without } = of.inputs;

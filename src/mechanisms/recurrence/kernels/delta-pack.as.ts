@@ -2,8 +2,9 @@
 // queries side by side, and how the second token sees the first as scalars.
 //
 // A scalar decay is not applied to the state pair by pair. What is kept is the state divided by the decay since it was
-// last applied; that is applied once it has passed exp(LOWEST), and at the end of a tile. Until then it is in the scalars
-// and written values are divided by it. Decays per channel are in the rows.
+// last applied; that is applied once it has passed exp(LOWEST), and wherever a tile or a segment of any length may end, so
+// that the bits of a prefix do not depend on how long the sequence is. Until then it is in the scalars and written values
+// are divided by it. Decays per channel are in the rows.
 import { loadLanes } from "../../../device/wasm/kernels/lanes.as";
 import { exp4, expm14 } from "../../../device/wasm/kernels/math.as";
 import { fma } from "../../../device/wasm/kernels/simd.as";
@@ -153,8 +154,8 @@ function locate(pair: Pair, job: Job, work: Work, row: i32, head: i32, second: b
   pair.g2 = second ? at(pair.g1, job.gRow) : work.nothing;
 }
 
-/** Packs the next tile of a head. */
-export function packPairs(job: Job, work: Work, row: i32, head: i32): void {
+/** Packs the next tile of a head, `begin` tokens into its sequence; a segment may end at any multiple of `step`. */
+export function packPairs(job: Job, work: Work, row: i32, head: i32, begin: i32, step: i32): void {
   const n = work.tokens;
   const width = job.keyWidth;
   const bytes = (<usize>work.stride) << 4;
@@ -181,7 +182,7 @@ export function packPairs(job: Job, work: Work, row: i32, head: i32): void {
     } else {
       const g1 = load<f32>(rowAt(job.g, row + t, job.gRow, head));
       const g2: f32 = second ? load<f32>(rowAt(job.g, row + t + 1, job.gRow, head)) : 0;
-      past = decayedCoefficients(c, pair, b1, b2, work.scale, past, g1, g2, t + 2 >= n);
+      past = decayedCoefficients(c, pair, b1, b2, work.scale, past, g1, g2, t + 2 >= n || (begin + t + 2) % step == 0);
     }
   }
 }

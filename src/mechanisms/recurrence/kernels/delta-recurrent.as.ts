@@ -145,6 +145,9 @@ export function recurrence_deltaRecurrent_forward(args: usize, begin: i32, end: 
   }
   // Rows of decays per channel are twice as wide: a tile stays as many bytes.
   const tile = job.decay == KEY && !ordered(job) ? TILE / 2 : TILE;
+  // Segments are whole chunks, and an even number of tokens: tiles end at the same tokens wherever segments do.
+  const step = job.chunk & 1 ? 2 * job.chunk : job.chunk;
+  const grid = step <= TILE ? TILE / step * step : step;
   for (let unit = begin; unit < end; unit++) {
     const pair = unit / blocks;
     const head = pair % job.valueHeads;
@@ -157,7 +160,7 @@ export function recurrence_deltaRecurrent_forward(args: usize, begin: i32, end: 
     moveState(job, work, job.flags & INITIAL ? rowAt(job.initial, pair, size, 0) : 0, first, last, 0);
     for (let row = from; row < to; row += work.tokens) {
       const past = row - from;
-      work.tokens = min(tile, to - row);
+      work.tokens = min(min(tile, to - row), grid - past % grid);
       if (job.flags & KEPT) {
         if (past > 0 && past % job.segment == 0) {
           const slot = (slots + past / job.segment - 1) * job.valueHeads + head;
@@ -166,7 +169,7 @@ export function recurrence_deltaRecurrent_forward(args: usize, begin: i32, end: 
         work.tokens = min(work.tokens, job.segment - (past % job.segment));
       }
       if (ordered(job)) packTile(job, work, row, head);
-      else packPairs(job, work, row, head);
+      else packPairs(job, work, row, head, past, step);
       for (let column = first; column < last; column += 16) {
         const panel = work.state + ((<usize>job.keyWidth) * (<usize>(column - first)) << 2);
         passPanel(job, work, panel, row, head, column);
