@@ -18,9 +18,9 @@ const unit = 4096;
  *
  * @throws ConfigError for a decay outside [0, 1).
  * @example
- * const average = new WeightAverage(model, 0.999);
- * for await (const step of train(task, { ...options, average })) console.log(step.loss);
- * const score = await average.use(() => evaluate(task, device, batches));
+ * const average = new WeightAverage(task.module, 0.999);
+ * for await (const { loss } of train(task, { device, batches, optimizer, average, steps: 3 })) console.log(loss);
+ * const score = await average.use(() => evaluate(task, device, [tokens]));
  */
 export class WeightAverage {
   readonly decay: number;
