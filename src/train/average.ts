@@ -19,7 +19,7 @@ const unit = 4096;
  * @throws ConfigError for a decay outside [0, 1).
  * @example
  * const average = new WeightAverage(task.module, 0.999);
- * for await (const { loss } of train(task, { device, batches, optimizer, average, steps: 3 })) console.log(loss);
+ * average.update(); // after every step; `train({ average })` does it
  * const score = await average.use(() => evaluate(task, device, [tokens]));
  */
 export class WeightAverage {
