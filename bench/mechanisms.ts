@@ -49,7 +49,8 @@ export function benchInputs(
   requiresGrad: boolean,
 ): Tensors {
   const usual = { ...sizes, B: 1, HV: sizes.H, HQ: sizes.H, HKV: sizes.H };
-  const axes: Record<string, number> = { ...usual, ...mechanism.ownAxes?.(usual) };
+  const features = mechanism.featureWidth?.(sizes.K) ?? sizes.K;
+  const axes: Record<string, number> = { F: features, ...usual, ...mechanism.ownAxes?.(usual) };
   const random = new Random(7);
   const inputs: Record<string, Tensor> = {};
   for (const [name, rule] of Object.entries(mechanism.inputs)) {
