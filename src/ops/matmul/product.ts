@@ -152,6 +152,8 @@ function foldSteps(core: Core): void {
     const axis = summed[i]!;
     const isAlone = core.k === 1 || axis.length === 0;
     if (!isAlone && (axis.a !== core.k * core.aCol || axis.b !== core.k * core.bRow)) continue;
+    // Kernels read B along its rows or along its columns: one of the two strides stays 1.
+    if (core.k === 1 && axis.length > 0 && core.bCol !== 1 && axis.b !== 1) continue;
     if (isAlone) {
       core.aCol = axis.a;
       core.bRow = axis.b;
