@@ -1,5 +1,6 @@
 /** What every mixing layer of a model is: `[B, T, D]` in, `[B, T, D]` out, and a state that carries it over time. */
 import type { Tensor } from "../autograd/tensor.ts";
+import { ShapeError } from "../errors.ts";
 import { Module } from "../nn/module.ts";
 import type { Random } from "../tensor/random.ts";
 
@@ -63,6 +64,14 @@ export interface LayerContext {
   readonly memoryMask?: Tensor;
   /** Draws seeds of dropout and random features. */
   readonly random?: Random;
+}
+
+/** Throws a ShapeError where `x` is not `[B, T, D]` with the width of the layer. */
+export function checkTokens(who: string, x: Tensor, D: number): void {
+  if (x.rank === 3 && x.shape[2] === D) return;
+  throw new ShapeError(
+    `[${who}] x does not fit the layer: expected [B, T, D=${D}], got [${x.shape.join(", ")}]`,
+  );
 }
 
 /** A mixing layer. */

@@ -5,7 +5,14 @@ import { concat } from "../../ops/concat/index.ts";
 import { slice } from "../../ops/split/index.ts";
 import { checkInputs, type InputRules } from "../inputs.ts";
 import type { LayerContext } from "../layer.ts";
-import { type Absent, absent, type Form, type FormName, type FormOptions } from "../mechanism.ts";
+import {
+  type Absent,
+  absent,
+  type Form,
+  type FormName,
+  type FormOptions,
+  type Traits,
+} from "../mechanism.ts";
 import { type Packing, pack, packingOf, unpack } from "../recurrence/packing.ts";
 import { attention } from "./attention-op.ts";
 import { attentionByMatrix } from "./matrix-op.ts";
@@ -23,6 +30,14 @@ export interface FullInputs {
 
 /** Attention of rows without padding → `[B,T,H,V]`. */
 export type AttendRows = (rows: FullInputs) => Tensor;
+
+/** The traits that such mechanisms share. */
+export const fullTraits = {
+  ...{ decay: "none", write: "none", causal: false, full: true },
+  prefixExact: "Every token sees all of the sequence, so that what follows a prefix changes its outputs.",
+  ...{ constantState: false, linearInValue: true, unitKeys: false },
+  ...{ correctionReadsDecayed: false, readsBeforeWrite: false },
+} as const satisfies Omit<Traits, "normalized">;
 
 /** A mechanism as its forms need to know it. */
 export interface FullDeclaration<Options extends FormOptions> {

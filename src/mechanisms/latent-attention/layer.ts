@@ -1,5 +1,5 @@
 import { Tensor } from "../../autograd/tensor.ts";
-import { ConfigError, ShapeError, UnsupportedError } from "../../errors.ts";
+import { ConfigError, UnsupportedError } from "../../errors.ts";
 import { Linear } from "../../nn/linear.ts";
 import { RmsNorm } from "../../nn/norm.ts";
 import { Rotary } from "../../nn/rotary.ts";
@@ -8,7 +8,7 @@ import { split } from "../../ops/split/index.ts";
 import { attention } from "../attention/attention-op.ts";
 import type { CacheSlabs } from "../attention/cache.ts";
 import { attendPast, cacheOf, hasPast, keepTokens } from "../attention/stream-attention.ts";
-import { Layer, type LayerContext, type LayerOptions, type StateSpec } from "../layer.ts";
+import { checkTokens, Layer, type LayerContext, type LayerOptions, type StateSpec } from "../layer.ts";
 import { checkOptions, headSizes } from "../recurrence/recurrent-layer.ts";
 import { fromHeads, Stream, toHeads } from "../recurrence/stream.ts";
 import { entryOf, type Latent, loweredInputs, raisedInputs, raiseOutput } from "./absorb.ts";
@@ -71,11 +71,7 @@ export class LatentAttentionLayer extends Layer {
   }
 
   override forward(x: Tensor, context: LayerContext): Tensor {
-    if (x.rank !== 3 || x.shape[2] !== this.sizes.D) {
-      throw new ShapeError(
-        `[${who}] x does not fit the layer: expected [B, T, D=${this.sizes.D}], got [${x.shape.join(", ")}]`,
-      );
-    }
+    checkTokens(who, x, this.sizes.D);
     if (context.memory !== undefined) {
       throw new UnsupportedError(
         `[${who}] the layer attends to its own sequence: expected no memory, got one`,

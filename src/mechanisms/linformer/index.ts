@@ -1,3 +1,4 @@
+import { fullTraits } from "../attention/full-forms.ts";
 import type { Mechanism } from "../mechanism.ts";
 import { benchShapes } from "../rules.ts";
 import { forms, inputs } from "./forms.ts";
@@ -19,19 +20,7 @@ export const linformer: Mechanism = {
   ],
   inputs,
   state: {},
-  traits: {
-    decay: "none",
-    write: "none",
-    normalized: true,
-    causal: false,
-    full: true,
-    prefixExact: "Every token sees all of the sequence, so that what follows a prefix changes its outputs.",
-    constantState: false,
-    linearInValue: true,
-    unitKeys: false,
-    correctionReadsDecayed: false,
-    readsBeforeWrite: false,
-  },
+  traits: { ...fullTraits, normalized: true },
   ownAxes: ({ T }) => ({ G: 1, M: Math.max(1, Math.min(256, Math.floor(T! / 4))), L: T! }),
   reference,
   forms,

@@ -1,9 +1,9 @@
 import { type Tensor, tensor } from "../../autograd/tensor.ts";
 import type { Device } from "../../device/device.ts";
-import { ConfigError, ShapeError, UnsupportedError } from "../../errors.ts";
+import { ConfigError, UnsupportedError } from "../../errors.ts";
 import { Linear } from "../../nn/linear.ts";
 import { Random } from "../../tensor/random.ts";
-import { Layer, type LayerContext, type LayerOptions, type StateSpec } from "../layer.ts";
+import { checkTokens, Layer, type LayerContext, type LayerOptions, type StateSpec } from "../layer.ts";
 import { checkOptions, type HeadSizes, headSizes } from "../recurrence/recurrent-layer.ts";
 import { fromHeads, Stream, toHeads } from "../recurrence/stream.ts";
 import { attendSequences, checkGroup, checkRounds, defaultGroup } from "./forms.ts";
@@ -74,11 +74,7 @@ export class LshLayer extends Layer {
 
   override forward(x: Tensor, context: LayerContext): Tensor {
     const { D, H } = this.sizes;
-    if (x.rank !== 3 || x.shape[2] !== D) {
-      throw new ShapeError(
-        `[${who}] x does not fit the layer: expected [B, T, D=${D}], got [${x.shape.join(", ")}]`,
-      );
-    }
+    checkTokens(who, x, D);
     if (context.memory !== undefined || context.state !== undefined) {
       throw new UnsupportedError(
         `[${who}] queries are keys, and places depend on all tokens: expected no memory and no state, got ${context.memory ? "a memory" : "a state"}`,

@@ -1,3 +1,4 @@
+import { fullTraits } from "../attention/full-forms.ts";
 import type { Mechanism, Reference } from "../mechanism.ts";
 import { benchShapes } from "../rules.ts";
 import { defaultLandmarks, forms, inputs, type NystromFormOptions } from "./forms.ts";
@@ -25,19 +26,7 @@ export const nystrom: Mechanism = {
   ],
   inputs,
   state: {},
-  traits: {
-    decay: "none",
-    write: "none",
-    normalized: false,
-    causal: false,
-    full: true,
-    prefixExact: "Every token sees all of the sequence, so that what follows a prefix changes its outputs.",
-    constantState: false,
-    linearInValue: true,
-    unitKeys: false,
-    correctionReadsDecayed: false,
-    readsBeforeWrite: false,
-  },
+  traits: { ...fullTraits, normalized: false },
   ownAxes: () => ({ W: 5 }),
   reference,
   forms,

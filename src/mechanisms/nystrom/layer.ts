@@ -1,13 +1,13 @@
 import type { Tensor } from "../../autograd/tensor.ts";
-import { ConfigError, ShapeError } from "../../errors.ts";
+import { ConfigError } from "../../errors.ts";
 import { uniformInit } from "../../nn/init.ts";
 import { Linear } from "../../nn/linear.ts";
 import { Parameter } from "../../nn/module.ts";
 import { attention } from "../attention/attention-op.ts";
-import { type AttendRows, attendPacked, refuseCausal, refuseMemoryMask } from "../attention/full-forms.ts";
+import type { FullInputs } from "../attention/full-forms.ts";
+import { forwardFull } from "../attention/full-layer.ts";
 import { Layer, type LayerContext, type LayerOptions, type StateSpec } from "../layer.ts";
 import { checkOptions, type HeadSizes, headSizes } from "../recurrence/recurrent-layer.ts";
-import { fromHeads, Stream, toHeads } from "../recurrence/stream.ts";
 import { checkConvolution, checkCounts, defaultIterations, defaultLandmarks, fitting, why } from "./forms.ts";
 import { attendLandmarks } from "./landmarks.ts";
 
@@ -67,29 +67,10 @@ export class NystromLayer extends Layer {
   }
 
   override forward(x: Tensor, context: LayerContext): Tensor {
-    const { D, H } = this.sizes;
-    if (x.rank !== 3 || x.shape[2] !== D) {
-      throw new ShapeError(
-        `[${who}] x does not fit the layer: expected [B, T, D=${D}], got [${x.shape.join(", ")}]`,
-      );
-    }
-    if (context.causal && context.memory === undefined) refuseCausal(who, why);
-    refuseMemoryMask(who, context);
-    const stream = new Stream(who, x, context);
-    const source = context.memory ?? stream.x;
-    const rows = {
-      q: toHeads(this.qProj.forward(stream.x), H),
-      k: toHeads(this.kProj.forward(source), H),
-      v: toHeads(this.vProj.forward(source), H),
-    };
-    const { cuSeqlens } = stream;
-    const compute: AttendRows = (part) => this.attend(part);
-    const o =
-      cuSeqlens === undefined ? compute(rows) : attendPacked(rows, [...cuSeqlens.dataSync()], compute);
-    return stream.close(this.oProj.forward(fromHeads(o)));
+    return forwardFull(this, { who, why, attend: (rows) => this.attend(rows) }, x, context);
   }
 
-  private attend(rows: Parameters<AttendRows>[0]): Tensor {
+  private attend(rows: FullInputs): Tensor {
     const choices = {
       landmarks: fitting(this.#landmarks, rows),
       iterations: this.#iterations,

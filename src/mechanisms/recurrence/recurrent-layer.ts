@@ -1,6 +1,6 @@
 import type { Tensor } from "../../autograd/tensor.ts";
-import { ConfigError, ShapeError, UnsupportedError } from "../../errors.ts";
-import { Layer, type LayerContext, type LayerOptions } from "../layer.ts";
+import { ConfigError, UnsupportedError } from "../../errors.ts";
+import { checkTokens, Layer, type LayerContext, type LayerOptions } from "../layer.ts";
 import { Stream } from "./stream.ts";
 
 /** Which calls a layer takes beyond causal ones. */
@@ -33,11 +33,7 @@ export abstract class RecurrentLayer extends Layer {
   protected abstract mix(x: Tensor, stream: Stream): Tensor;
 
   private check(x: Tensor, context: LayerContext): void {
-    if (x.rank !== 3 || x.shape[2] !== this.sizes.D) {
-      throw new ShapeError(
-        `[${this.who}] x does not fit the layer: expected [B, T, D=${this.sizes.D}], got [${x.shape.join(", ")}]`,
-      );
-    }
+    checkTokens(this.who, x, this.sizes.D);
     if (context.state !== undefined && !context.causal) {
       throw new UnsupportedError(
         `[${this.who}] state is carried from token to token: expected causal: true beside it, got false`,

@@ -1,5 +1,5 @@
 import type { Tensor } from "../../autograd/tensor.ts";
-import { ConfigError, ShapeError, UnsupportedError } from "../../errors.ts";
+import { ConfigError, UnsupportedError } from "../../errors.ts";
 import { constant, uniformInit } from "../../nn/init.ts";
 import { Linear } from "../../nn/linear.ts";
 import { Parameter } from "../../nn/module.ts";
@@ -7,7 +7,7 @@ import { Rotary } from "../../nn/rotary.ts";
 import { sigmoid } from "../../ops/activation/index.ts";
 import { type AttentionLayerSizes, attentionSizes } from "../attention/layer-sizes.ts";
 import { type FeatureMap, featureMap } from "../feature-maps/index.ts";
-import { Layer, type LayerContext, type LayerOptions, type StateSpec } from "../layer.ts";
+import { checkTokens, Layer, type LayerContext, type LayerOptions, type StateSpec } from "../layer.ts";
 import { checkOptions } from "../recurrence/recurrent-layer.ts";
 import { fromHeads, Stream, toHeads } from "../recurrence/stream.ts";
 import { checkWindow, defaultWindow } from "./forms.ts";
@@ -106,11 +106,7 @@ export class SlidingWindowLayer extends Layer {
   }
 
   override forward(x: Tensor, context: LayerContext): Tensor {
-    if (x.rank !== 3 || x.shape[2] !== this.sizes.D) {
-      throw new ShapeError(
-        `[${who}] x does not fit the layer: expected [B, T, D=${this.sizes.D}], got [${x.shape.join(", ")}]`,
-      );
-    }
+    checkTokens(who, x, this.sizes.D);
     if (!context.causal || context.memory !== undefined) {
       throw new UnsupportedError(
         `[${who}] the window looks back: expected causal: true and no memory, got ${context.causal ? "a memory" : "causal: false"}`,

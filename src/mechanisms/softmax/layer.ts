@@ -1,6 +1,6 @@
 import { isRecording } from "../../autograd/tape.ts";
 import type { Tensor } from "../../autograd/tensor.ts";
-import { ConfigError, ShapeError } from "../../errors.ts";
+import { ConfigError } from "../../errors.ts";
 import { Linear } from "../../nn/linear.ts";
 import { RmsNorm } from "../../nn/norm.ts";
 import { Rotary } from "../../nn/rotary.ts";
@@ -11,7 +11,7 @@ import type { CacheSlabs } from "../attention/cache.ts";
 import { type AttentionLayerSizes, attentionSizes } from "../attention/layer-sizes.ts";
 import { attentionByMatrix } from "../attention/matrix-op.ts";
 import { attendStream, type StreamInputs } from "../attention/stream-attention.ts";
-import { Layer, type LayerContext, type LayerOptions, type StateSpec } from "../layer.ts";
+import { checkTokens, Layer, type LayerContext, type LayerOptions, type StateSpec } from "../layer.ts";
 import { checkOptions } from "../recurrence/recurrent-layer.ts";
 import { fromHeads, Stream, toHeads } from "../recurrence/stream.ts";
 
@@ -91,11 +91,7 @@ export class SoftmaxLayer extends Layer {
   }
 
   override forward(x: Tensor, context: LayerContext): Tensor {
-    if (x.rank !== 3 || x.shape[2] !== this.sizes.D) {
-      throw new ShapeError(
-        `[${who}] x does not fit the layer: expected [B, T, D=${this.sizes.D}], got [${x.shape.join(", ")}]`,
-      );
-    }
+    checkTokens(who, x, this.sizes.D);
     const stream = new Stream(who, x, context);
     return stream.close(this.mix(stream.x, stream));
   }
