@@ -3,9 +3,13 @@ import { noGrad } from "../../autograd/tape.ts";
 import { type Tensor, tensor } from "../../autograd/tensor.ts";
 import type { Device } from "../../device/device.ts";
 import type { Decoder } from "../../models/decoder.ts";
+import type { MaskedModel } from "../../models/masked-model.ts";
 import type { Random } from "../../tensor/random.ts";
 import type { Task } from "../../train/loop.ts";
 import { type SequenceScore, Tally } from "./score.ts";
+
+/** A model of token ids that is asked for the ids of places. */
+export type SequenceModel = Decoder | MaskedModel;
 
 /** Rows of token ids with the ids wanted after each; −100 where nothing is asked. */
 export interface SequenceBatch {
@@ -40,8 +44,8 @@ export function makeSequences(
   return { inputs, targets, batch, time };
 }
 
-/** The training task of a decoder on such rows. */
-export function sequenceTask(model: Decoder, device: Device): Task<SequenceBatch> {
+/** The training task of a model on such rows. */
+export function sequenceTask(model: SequenceModel, device: Device): Task<SequenceBatch> {
   return {
     module: model,
     size: (batch) => batch.batch * batch.time,
@@ -54,7 +58,7 @@ export function sequenceTask(model: Decoder, device: Device): Task<SequenceBatch
 
 /** Scores a model on batches. */
 export async function scoreSequences(
-  model: Decoder,
+  model: SequenceModel,
   device: Device,
   batches: readonly SequenceBatch[],
 ): Promise<SequenceScore> {

@@ -1,6 +1,3 @@
-import { scope } from "../../autograd/scope.ts";
-import { noGrad } from "../../autograd/tape.ts";
-import { type Tensor, tensor } from "../../autograd/tensor.ts";
 import type { Device } from "../../device/device.ts";
 import { ConfigError } from "../../errors.ts";
 import type { MaskedModel } from "../../models/masked-model.ts";
@@ -8,7 +5,8 @@ import { Random } from "../../tensor/random.ts";
 import { type BatchShape, type BatchSource, randomWindows, type TokenBatch } from "../../text/batches.ts";
 import type { TokenSource } from "../../text/token-file.ts";
 import type { Task } from "../../train/loop.ts";
-import { type SequenceScore, Tally } from "../comparison/score.ts";
+import type { SequenceScore } from "../comparison/score.ts";
+import { scoreSequences, sequenceTask, unasked } from "../comparison/sequences.ts";
 
 /** How tokens are hidden. */
 export interface MaskingOptions {
@@ -19,8 +17,6 @@ export interface MaskingOptions {
   /** Share of tokens that are asked; 0.15 unless given. */
   readonly share?: number;
 }
-
-const unasked = -100;
 
 /**
  * Hides tokens of every row and asks for them: of the share that is asked 80 % become the mask, 10 % a random token,
@@ -78,29 +74,14 @@ export function maskedWindows(
  * console.log(loss.shape); // []
  */
 export function maskedTokens(model: MaskedModel, device: Device): Task<TokenBatch> {
-  return {
-    module: model,
-    size: ({ batch, time }) => batch * time,
-    loss: ({ inputs, targets, batch, time }, { training, random }) => {
-      const ids = (values: Int32Array): Tensor => tensor(device, values, [batch, time], { dtype: "int32" });
-      return model.loss(ids(inputs), ids(targets), { training, random });
-    },
-  };
+  return sequenceTask(model, device);
 }
 
 /** How well a model fills in hidden tokens: nats, and the share of them that is most likely. */
-export async function scoreMasked(
+export function scoreMasked(
   model: MaskedModel,
   device: Device,
   batches: readonly TokenBatch[],
 ): Promise<SequenceScore> {
-  const tally = new Tally();
-  for (const { inputs, targets, batch, time } of batches) {
-    const logits = scope(device, () =>
-      noGrad(() => model.forward(tensor(device, inputs, [batch, time], { dtype: "int32" })).logits),
-    );
-    tally.add(await logits.data(), model.config.vocabularySize, targets);
-    logits.dispose();
-  }
-  return tally.score;
+  return scoreSequences(model, device, batches);
 }
