@@ -1,4 +1,5 @@
-import { type Device, hostDevice, type Kernel } from "../src/device/index.ts";
+import { type Device, hostDevice } from "../src/device/index.ts";
+import { readLimit } from "../src/device/limits.ts";
 import { LanguageModel } from "../src/generate/language-model.ts";
 import type { DecoderConfig } from "../src/models/config.ts";
 import { Decoder } from "../src/models/decoder.ts";
@@ -6,22 +7,12 @@ import { initialize } from "../src/nn/module.ts";
 import { Random } from "../src/tensor/random.ts";
 import { bytes } from "../src/text/bytes.ts";
 import { type Bench, type Context, figure, numbers, percent, type Row } from "./bench.ts";
-import { type Contender, interleave, local } from "./measure.ts";
+import { interleave, local } from "./measure.ts";
 
 const contexts = [64, 1024, 16_384, 65_536];
 const usual = ["linear", "gla", "gated-delta", "kda", "softmax"];
 /** Rows stepped together where a step is held against what the machine can do. */
 const batches = [1, 16];
-/** Floats of one unit of the reading loop. */
-const unitFloats = 16_384;
-
-const readKernel: Kernel = {
-  key: "peak.read.forward",
-  host: () => {
-    throw new Error("the limits of a machine are measured on devices that have them as kernels");
-  },
-};
-
 function modelOf(id: string, device: Device): LanguageModel {
   const config: DecoderConfig = {
     ...{ vocabularySize: 257, width: 256, layers: 4, heads: 4, pattern: [id] },
@@ -30,21 +21,6 @@ function modelOf(id: string, device: Device): LanguageModel {
   const decoder = new Decoder(config);
   initialize(decoder, device, new Random(1));
   return new LanguageModel(decoder, bytes(), device);
-}
-
-/** Reads memory of this many bytes from end to end and does nothing else. */
-function reading(device: Device, size: number): Contender {
-  const units = Math.ceil(size / 4 / unitFloats);
-  const storage = device.allocatePersistent("float32", units * unitFloats);
-  device.write({ storage, offset: 0 }, new Float32Array(units * unitFloats).fill(1));
-  const run = (): void => {
-    device.run({
-      kernel: readKernel,
-      buffers: [{ storage, offset: 0 }],
-      ...{ ints: [], floats: [], units, work: size / 4, scratchBytes: 512 },
-    });
-  };
-  return local("read", run);
 }
 
 /** Steps of several rows beside what bounds them: reading the weights and states once, and the multiply-adds. */
@@ -61,7 +37,8 @@ async function* boundRows(id: string, { devices, peak, measure }: Context): Asyn
     const state = model.states.bytesPerSequence;
     const size = 4 * parameterCount + batch * state;
     const fma = peak.fma(device);
-    const contenders = [step, reading(device, size), fma.contender];
+    const reading = readLimit(device, size / 4);
+    const contenders = [step, local("read", reading.run), fma.contender];
     const [own, read, compute] = await interleave(contenders, measure);
     const operations = 2 * batch * (parameterCount + (2 * state) / 4);
     yield {
@@ -70,6 +47,7 @@ async function* boundRows(id: string, { devices, peak, measure }: Context): Asyn
       ...{ readShare: read!.best / own!.best, gflops: operations / own!.best / 1e9 },
       ...{ fmaShare: operations / own!.best / (fma.amount / compute!.best), stateBytes: state },
     };
+    reading.release();
     for (const slot of slots) model.giveSlot(slot);
   }
   model.dispose();

@@ -1,14 +1,7 @@
-import { scope } from "../src/autograd/scope.ts";
-import { backward } from "../src/autograd/tape.ts";
 import type { Device } from "../src/device/index.ts";
-import { Decoder } from "../src/models/decoder.ts";
-import { initialize } from "../src/nn/module.ts";
-import { languageModelling } from "../src/tasks/language-modelling/index.ts";
-import { Random } from "../src/tensor/random.ts";
-import { adamW } from "../src/train/optimizers/adam.ts";
-import { Optimizer } from "../src/train/optimizers/optimizer.ts";
 import { garbageCollector } from "../tests/garbage-collector.ts";
 import { type Bench, figure, type Row } from "./bench.ts";
+import { trainingStep } from "./training-step.ts";
 
 const batch = 2;
 const time = 32;
@@ -30,33 +23,18 @@ function bytesNow(
 
 async function trainingRow(id: string, device: Device, collect: () => void): Promise<Row> {
   const before = bytesNow(device, collect);
-  const model = new Decoder({
+  const config = {
     ...{ vocabularySize: 64, width: 32, layers: 2, heads: 2, pattern: [id], tied: true },
     mixer: { keyWidth: 16, valueWidth: 16 },
-  });
-  initialize(model, device, new Random(1));
-  const task = languageModelling(model, device);
-  const optimizer = new Optimizer(adamW(), model.namedParameters(), { learningRate: 1e-3, clip: 1 });
-  const random = new Random(5);
-  const step = async (): Promise<void> => {
-    const draw = (): Int32Array => random.integers(new Int32Array(batch * time), 0, 64);
-    const loss = scope(device, () => {
-      const value = task.loss({ batch, time, inputs: draw(), targets: draw() }, { training: true, random });
-      backward(value);
-      return value.detach();
-    });
-    await optimizer.step();
-    optimizer.clearGradients();
-    loss.dispose();
   };
-  for (let i = 0; i < settled; i++) await step();
+  const { draw, step, dispose } = trainingStep(device, config, { batch, time });
+  for (let i = 0; i < settled; i++) await step(draw());
   const early = bytesNow(device, collect);
   const takesEarly = device.info().allocations;
-  for (let i = settled; i < steps; i++) await step();
+  for (let i = settled; i < steps; i++) await step(draw());
   const late = bytesNow(device, collect);
   const takes = device.info().allocations - takesEarly;
-  optimizer.dispose();
-  model.dispose();
+  dispose();
   const after = bytesNow(device, collect);
   return {
     ...{ name: id, id, steps, before: before.device, atStep10: early.device, atEnd: late.device },

@@ -1,21 +1,10 @@
-import type { Device, Kernel, Slice } from "../src/device/index.ts";
+import type { Device } from "../src/device/index.ts";
+import { copyLimit, fmaLimit } from "../src/device/limits.ts";
 import type { Contender } from "./measure.ts";
 import { local } from "./measure.ts";
 
-/** Operations of one turn of the arithmetic loop, whatever the tier. */
-const operationsPerTurn = 960;
-const turns = 400;
-/** Floats of one unit of the memory loops. */
-const unitFloats = 16_384;
 /** Larger than any cache: 64 MiB. */
 const memoryFloats = 2 ** 24;
-
-function unmeasured(): void {
-  throw new Error("the limits of a machine are measured on devices that have them as kernels");
-}
-
-const fmaKernel: Kernel = { key: "peak.fma.forward", host: unmeasured };
-const copyKernel: Kernel = { key: "peak.copy.forward", host: unmeasured };
 
 /** What one sample of a limit amounts to. */
 export interface Limit {
@@ -36,48 +25,23 @@ export interface PeakMeter {
   note(key: string, rate: number): void;
 }
 
-function fmaLimit(device: Device): Limit {
-  const storage = device.allocatePersistent("float32", 32);
-  device.write({ storage, offset: 0 }, new Float32Array(32).fill(1e-3));
-  const units = device.info().threads === 1 ? 2 : 16 * device.info().threads;
-  const amount = units * turns * operationsPerTurn;
-  const run = (): void => {
-    device.run({
-      kernel: fmaKernel,
-      buffers: [{ storage, offset: 0 }],
-      ints: [turns],
-      floats: [],
-      units,
-      work: amount,
-      scratchBytes: 512,
-    });
-  };
+function fma(device: Device): Limit {
+  const { threads } = device.info();
+  const { run, amount } = fmaLimit(device, threads === 1 ? 2 : 16 * threads);
   return { contender: local("peak", run), amount };
 }
 
-function copyLimit(device: Device): Limit {
-  const slice = (): Slice => ({ storage: device.allocatePersistent("float32", memoryFloats), offset: 0 });
-  const [to, from] = [slice(), slice()];
-  const run = (): void => {
-    device.run({
-      kernel: copyKernel,
-      buffers: [to, from],
-      ints: [],
-      floats: [],
-      units: memoryFloats / unitFloats,
-      work: memoryFloats,
-      scratchBytes: 0,
-    });
-  };
-  return { contender: local("copy", run), amount: 8 * memoryFloats };
+function copy(device: Device): Limit {
+  const { run, amount } = copyLimit(device, memoryFloats);
+  return { contender: local("copy", run), amount };
 }
 
 /** A meter that sets each limit up once per device. */
 export function peakMeter(): PeakMeter {
   const best: Record<string, number> = {};
-  const made = new Map<Device, Map<typeof fmaLimit, Limit>>();
-  const once = (device: Device, make: typeof fmaLimit): Limit => {
-    const limits = made.get(device) ?? new Map<typeof fmaLimit, Limit>();
+  const made = new Map<Device, Map<typeof fma, Limit>>();
+  const once = (device: Device, make: typeof fma): Limit => {
+    const limits = made.get(device) ?? new Map<typeof fma, Limit>();
     made.set(device, limits);
     const limit = limits.get(make) ?? make(device);
     limits.set(make, limit);
@@ -85,8 +49,8 @@ export function peakMeter(): PeakMeter {
   };
   return {
     best,
-    fma: (device) => once(device, fmaLimit),
-    copy: (device) => once(device, copyLimit),
+    fma: (device) => once(device, fma),
+    copy: (device) => once(device, copy),
     note: (key, rate) => {
       best[key] = Math.max(best[key] ?? 0, rate);
     },

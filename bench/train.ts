@@ -1,18 +1,10 @@
-import { scope } from "../src/autograd/scope.ts";
-import { backward } from "../src/autograd/tape.ts";
 import type { Device } from "../src/device/index.ts";
 import type { DecoderConfig } from "../src/models/config.ts";
-import { Decoder } from "../src/models/decoder.ts";
-import { initialize } from "../src/nn/module.ts";
 import { demoModel } from "../src/tasks/language-modelling/demo.ts";
-import { languageModelling } from "../src/tasks/language-modelling/index.ts";
-import { Random } from "../src/tensor/random.ts";
-import type { TokenBatch } from "../src/text/batches.ts";
-import { adamW } from "../src/train/optimizers/adam.ts";
-import { Optimizer } from "../src/train/optimizers/optimizer.ts";
 import { type Bench, type Context, digits, figure, peerFigure, percent, type Row } from "./bench.ts";
 import { type Contender, interleave } from "./measure.ts";
 import { openTorch, type TorchPeer, type TorchTraining } from "./peers/torch.ts";
+import { trainingStep } from "./training-step.ts";
 
 /** A model in training, and how many tokens a step sees. */
 interface Job {
@@ -58,39 +50,20 @@ function forwardWork({ time, mixers }: Job, parameters: number): number {
   return parameters + core;
 }
 
-/** One training step: forward, backward, clipping and AdamW. */
+/** Steps on one batch. */
 function stepOf(
   device: Device,
   { config, ...shape }: Job,
 ): { contender: Contender; parameters: number; dispose(): void } {
-  const model = new Decoder(config);
-  initialize(model, device, new Random(1));
-  const task = languageModelling(model, device);
-  const optimizer = new Optimizer(adamW(), model.namedParameters(), { learningRate: 1e-3, clip: 1 });
-  const random = new Random(5);
-  const draw = (): Int32Array =>
-    random.integers(new Int32Array(shape.batch * shape.time), 0, config.vocabularySize);
-  const batch: TokenBatch = { batch: shape.batch, time: shape.time, inputs: draw(), targets: draw() };
-  const step = async (): Promise<void> => {
-    const loss = scope(device, () => {
-      const value = task.loss(batch, { training: true, random });
-      backward(value);
-      return value.detach();
-    });
-    await optimizer.step();
-    optimizer.clearGradients();
-    loss.dispose();
-  };
+  const training = trainingStep(device, config, shape);
+  const batch = training.draw();
   const sample = async (repetitions: number): Promise<number> => {
     const begin = performance.now();
-    for (let i = 0; i < repetitions; i++) await step();
+    for (let i = 0; i < repetitions; i++) await training.step(batch);
     return (performance.now() - begin) / 1000;
   };
-  const dispose = (): void => {
-    optimizer.dispose();
-    model.dispose();
-  };
-  return { contender: { name: "linnet", sample }, parameters: model.parameterCount, dispose };
+  const { parameters, dispose } = training;
+  return { contender: { name: "linnet", sample }, parameters, dispose };
 }
 
 async function row(
