@@ -81,12 +81,6 @@ export const featureNormalizerState: StatePart = {
 };
 /** The matrix state S. */
 export const matrixState: StatePart = { axes: "B HV K V", input: "initialState", output: "finalState" };
-/** The normaliser z. */
-export const normalizerState: StatePart = {
-  axes: "B HV K",
-  input: "initialNormalizer",
-  output: "finalNormalizer",
-};
 
 /** The size that bars speak of. */
 export const benchShapes: readonly Shape[] = [{ B: 1, T: 4096, H: 8, HV: 8, K: 64, V: 64 }];

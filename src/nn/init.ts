@@ -34,14 +34,6 @@ export function fanInInit(gain = 1): Init {
   };
 }
 
-/** Xavier's uniform distribution, ±gain·√(6/(fanIn + fanOut)). */
-export function xavierInit(gain = 1): Init {
-  return (shape, random) => {
-    const bound = gain * Math.sqrt(6 / (shape[0]! + sizeOf(shape.slice(1))));
-    return random.uniform(new Float64Array(sizeOf(shape)), -bound, bound);
-  };
-}
-
 /** Values computed one by one from their row-major position, for the constants that papers give as formulas. */
 export function formulaInit(value: (i: number, random: Random) => number): Init {
   return (shape, random) => each(shape, (i) => value(i, random));

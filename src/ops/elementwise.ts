@@ -36,12 +36,3 @@ export function checkFloats(who: string, name: string, x: Tensor): void {
     `[${who}] ${name} has a dtype without fractions: expected float32 or float64, got ${dtype}`,
   );
 }
-
-/** Throws a DtypeError where an operand does not hold whole numbers of 32 bits. */
-export function checkIntegers(who: string, name: string, x: Tensor): void {
-  if (x.dtype === "int32") return;
-  throw new DtypeError(
-    `[${who}] ${name} holds ids: expected int32, got ${x.dtype}`,
-    'Make it with dtype: "int32"',
-  );
-}

@@ -21,16 +21,6 @@ export function allocateArray(dtype: DType, length: number): TypedArray {
   return new arrays[dtype](length);
 }
 
-/** A typed array over existing bytes. */
-export function viewArray(
-  dtype: DType,
-  buffer: ArrayBufferLike,
-  byteOffset: number,
-  length: number,
-): TypedArray {
-  return new arrays[dtype](buffer as ArrayBuffer, byteOffset, length);
-}
-
 /** The dtype that a typed array holds. */
 export function dtypeOf(array: TypedArray): DType {
   if (array instanceof Float32Array) return "float32";

@@ -57,15 +57,12 @@ const patterns: readonly (readonly MixerChoice[])[] = [
   [{ id: "linear", rotaryBase: 10_000 }, "sliding-window"],
 ];
 
-for (const pattern of patterns) {
+// A mechanism that sees whole sequences only carries nothing on.
+for (const pattern of patterns.filter(streams)) {
   const name = pattern
     .map((choice) => (typeof choice === "string" ? choice : String((choice as { id: string }).id)))
     .join(" and ");
-  test(`prefill is step by step decoding at every split: ${name}`, (t) => {
-    if (!streams(pattern)) {
-      t.skip("sees whole sequences only: there is nothing to carry on");
-      return;
-    }
+  test(`prefill is step by step decoding at every split: ${name}`, () => {
     const model = modelOf({ pattern, initDeviation: 0.3 }, tokenizer);
     const ids = Int32Array.from({ length: T }, (_, i) => (i * i + 3 * i) % 21);
     const steps = logitsIn(model, ids, new Array<number>(T).fill(1));

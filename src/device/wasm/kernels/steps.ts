@@ -75,16 +75,6 @@ export function fullExpSteps(table: ConstantTable, x: string, overflow: "stays" 
   return [...steps, `y$ = f32x4.add(y$, v128.and(${table.load("Infinity")}, f32x4.gt(${x}, ${high})));`];
 }
 
-/** `y$` = exp(x) for x <= 0: 0 below −87.33. */
-export function expBelowSteps(table: ConstantTable, x: string): string[] {
-  const low = table.load(logOfSmallest);
-  return [
-    `const c$ = f32x4.pmax(${x}, ${low});`,
-    ...expSteps(table, "c$"),
-    `const y$ = v128.andnot(e$, f32x4.lt(${x}, ${low}));`,
-  ];
-}
-
 /** `e$` = exp(x) − 1, −1 below −17.5, relatively accurate near 0. */
 export function expm1Steps(table: ConstantTable, x: string): string[] {
   const one = table.load(1);
