@@ -2,7 +2,7 @@ import { readFile, stat } from "node:fs/promises";
 import { createRequire } from "node:module";
 import { dirname, join } from "node:path";
 import { ConfigError } from "../errors.ts";
-import { readDocuments, readText, textFiles } from "../text/corpus.ts";
+import { readDocuments, readText, type TextPiece, textFiles } from "../text/corpus.ts";
 
 /** Larger corpora are turned into a token file piece by piece instead of being read at once. */
 const readAtOnce = 128 * 1024 * 1024;
@@ -19,6 +19,12 @@ export interface Corpus {
 /** The text that a run was trained on, by the name that it keeps. */
 export function corpusOfRun(name: string): Promise<Corpus> {
   return name === demoText ? mobyDick() : readCorpus(name);
+}
+
+/** The documents of it, by the same name. */
+export async function* documentsOfRun(name: string): AsyncGenerator<TextPiece> {
+  if (name !== demoText) yield* readDocuments(name);
+  else yield { ...(await mobyDick()), ends: true };
 }
 
 /** The text of a file, of all files of a folder, or of the lines of a `.jsonl` file. */

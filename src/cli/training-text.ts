@@ -1,10 +1,16 @@
 /** The text that a language model is trained on: in memory, or in a token file where it is larger than that. */
-import { tokenizeLarge } from "../tasks/language-modelling/large-text.ts";
-import { type TokenizedText, tokenizeText } from "../tasks/language-modelling/run.ts";
+import { tokenizeLarge, tokensOf } from "../tasks/language-modelling/large-text.ts";
+import {
+  type LearnedText,
+  partedDocuments,
+  tokenizeDocuments,
+  tokenizeText,
+} from "../tasks/language-modelling/texts.ts";
+import type { LanguageTraining } from "../tasks/language-modelling/training.ts";
 import { characters } from "../text/characters.ts";
 import { readDocuments } from "../text/corpus.ts";
 import type { Tokenizer } from "../text/tokenizer.ts";
-import { beginningOf, corpusOfRun, readCorpus } from "./corpus.ts";
+import { beginningOf, corpusOfRun, documentsOfRun, readCorpus } from "./corpus.ts";
 import { tokenizerOf } from "./tokenizer-of.ts";
 
 /** Where a text is and how it is held. */
@@ -36,17 +42,22 @@ async function charactersOf(path: string): Promise<string[]> {
 }
 
 /**
- * The ids of a text and what of it is held out.
+ * The ids of a text, or of its documents, and what of it is held out.
  *
  * @param file Where the ids of a streamed text lie, or will.
  */
 export async function textFor(
   { path, isStreamed }: TextPlace,
   tokenizer: Tokenizer,
-  heldOut: number,
+  { heldOut, documents }: Pick<LanguageTraining, "heldOut" | "documents">,
   file: string,
   options: { readonly signal?: AbortSignal; readonly onProgress?: (tokens: number) => void } = {},
-): Promise<TokenizedText> {
+): Promise<LearnedText> {
+  if (documents !== "joined") {
+    return isStreamed
+      ? partedDocuments(await tokensOf(path, tokenizer, file, options), tokenizer, heldOut)
+      : tokenizeDocuments(documentsOfRun(path), tokenizer, heldOut);
+  }
   if (isStreamed) return tokenizeLarge(path, tokenizer, heldOut, file, options);
   return tokenizeText((await corpusOfRun(path)).text, tokenizer, heldOut);
 }

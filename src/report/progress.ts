@@ -7,11 +7,15 @@ export interface ProgressTarget {
   write(text: string): unknown;
 }
 
-/** Progress of a long job: a bar that redraws on a terminal, a line now and then elsewhere. */
+/**
+ * Progress of a long job: a bar that redraws on a terminal, a line now and then elsewhere. The time left is told once
+ * two reports say how fast it goes; a job may begin anywhere, as one that goes on does.
+ */
 export class Progress {
   readonly #target: ProgressTarget;
   readonly #label: string;
   readonly #began = performance.now();
+  #first: { readonly at: number; readonly done: number } | undefined;
   #last = Number.NEGATIVE_INFINITY;
   #isOpen = false;
 
@@ -20,28 +24,39 @@ export class Progress {
     this.#target = target;
   }
 
-  /** @param done Share of the job, 0 to 1. @param text What else to say, such as a loss and a rate. */
-  update(done: number, text: string): void {
+  /**
+   * @param done Share of the job, 0 to 1; undefined where nobody knows.
+   * @param text What else to say, such as a loss and a rate.
+   */
+  update(done: number | undefined, text: string): void {
     const now = performance.now();
+    if (done !== undefined) this.#first ??= { at: now, done };
     const isTerminal = this.#target.isTTY === true;
-    if (done < 1 && now - this.#last < (isTerminal ? 100 : 10_000)) return;
+    if (done !== 1 && now - this.#last < (isTerminal ? 100 : 10_000)) return;
     this.#last = now;
-    const elapsed = (now - this.#began) / 1000;
-    const left = done > 0 ? (elapsed / done) * (1 - done) : Number.NaN;
-    const percent = `${Math.floor(100 * Math.min(1, done))} %`.padStart(5);
+    const tail = `${text}${this.#time(done, now)}`;
+    const percent = done === undefined ? "" : `${Math.floor(100 * Math.min(1, done))} %`;
     if (!isTerminal) {
-      this.#target.write(`${this.#label} ${percent.trim()} ${text}, ${formatSeconds(left)} left\n`);
+      this.#target.write(`${[this.#label, percent, tail].filter((part) => part !== "").join(" ")}\n`);
       return;
     }
-    const tail = `${percent} ${text}, ${formatSeconds(left)} left`;
-    const width = Math.max(
-      8,
-      Math.min(30, (this.#target.columns ?? 80) - this.#label.length - tail.length - 5),
-    );
-    const filled = Math.round(width * Math.min(1, done));
-    const line = `${this.#label} ${"█".repeat(filled)}${"░".repeat(width - filled)}${tail}`;
-    this.#target.write(`\r${line.slice(0, (this.#target.columns ?? 80) - 1)}\u001b[K`);
+    const columns = this.#target.columns ?? 80;
+    const words = done === undefined ? tail : `${percent.padStart(5)} ${tail}`;
+    const width = Math.max(8, Math.min(30, columns - this.#label.length - words.length - 5));
+    const filled = Math.round(width * Math.min(1, done ?? 0));
+    const bar = done === undefined ? "" : `${"█".repeat(filled)}${"░".repeat(width - filled)}`;
+    this.#target.write(`\r${`${this.#label} ${bar}${words}`.slice(0, columns - 1)}\u001b[K`);
     this.#isOpen = true;
+  }
+
+  /** How long it will take, or took; nothing while that is not known. */
+  #time(done: number | undefined, now: number): string {
+    if (done === undefined) return "";
+    if (done >= 1) return `, ${formatSeconds((now - this.#began) / 1000)}`;
+    const first = this.#first!;
+    if (done <= first.done) return "";
+    const left = ((now - first.at) / 1000 / (done - first.done)) * (1 - done);
+    return `, ${formatSeconds(Math.max(1, left))} left`;
   }
 
   /** Leaves the bar and goes to the next line. */

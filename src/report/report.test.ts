@@ -44,7 +44,24 @@ test("progress draws a bar of at most the terminal's width, and lines elsewhere"
   assert.ok(line.length < 60 && line.includes("100 %"), line);
   const plain: string[] = [];
   new Progress("train", { write: (text) => plain.push(text) }).update(0.5, "loss 1");
-  assert.match(plain[0]!, /^train 50 % loss 1, \d+ s left\n$/);
+  assert.equal(plain[0], "train 50 % loss 1\n");
+});
+
+test("progress tells the time left once it is known, from where the job began, and at the end what it took", async () => {
+  const written: string[] = [];
+  const target = { isTTY: true, columns: 80, write: (text: string) => written.push(text) };
+  const pause = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms));
+  const bar = new Progress("train", target);
+  bar.update(0.6, "step 6");
+  assert.doesNotMatch(written[0]!, /left/);
+  await pause(1000);
+  bar.update(0.7, "step 7");
+  // A tenth took a second, three are left: what was done before does not count.
+  assert.match(written[1]!, / 70 % step 7, [3-9] s left/);
+  bar.update(1, "step 10");
+  assert.match(written[2]!, /100 % step 10, \d s/);
+  new Progress("read", target).update(undefined, "51 tokens");
+  assert.match(written[3]!, /^\rread 51 tokens/);
 });
 
 test("plots show every curve within their width", () => {

@@ -6,6 +6,8 @@ import type { BatchShape, TokenBatch } from "./batches.ts";
 export interface DocumentSource {
   readonly documents: number;
   document(i: number): Int32Array;
+  /** Ids of a document, where they need not be read to be counted. */
+  documentLength?(i: number): number;
 }
 
 /** A batch whose rows hold documents. */
@@ -20,6 +22,30 @@ export interface DocumentBatch extends TokenBatch {
 export function documentsOf(documents: readonly Int32Array[]): DocumentSource {
   return { documents: documents.length, document: (i) => documents[i]! };
 }
+
+/** Documents [from, to) of a source, each with the separator at its end that says so, if there is one. */
+export function endedDocuments(
+  source: DocumentSource,
+  separator: number | undefined,
+  from = 0,
+  to = source.documents,
+): DocumentSource {
+  const more = separator === undefined ? 0 : 1;
+  return {
+    documents: to - from,
+    document: (i) => {
+      const ids = source.document(from + i);
+      if (separator === undefined) return ids;
+      const ended = new Int32Array(ids.length + 1).fill(separator);
+      ended.set(ids);
+      return ended;
+    },
+    documentLength: (i) => lengthOf(source, from + i) + more,
+  };
+}
+
+const lengthOf = (source: DocumentSource, i: number): number =>
+  source.documentLength?.(i) ?? source.document(i).length;
 
 const unasked = -100;
 
@@ -37,19 +63,40 @@ export function documentRows(
   const usable = usableDocuments("documentRows", source);
   return (step) => {
     const draw = random.fork(`documents ${step}`).integers(new Int32Array(batch), 0, usable.length);
-    const rows = Array.from(draw, (i) => source.document(usable[i]!).subarray(0, time + 1));
-    const longest = rows.reduce((most, row) => Math.max(most, row.length - 1), 0);
-    const inputs = new Int32Array(batch * longest);
-    const targets = new Int32Array(batch * longest).fill(unasked);
-    const mask = new Int32Array(batch * longest);
-    for (const [b, row] of rows.entries()) {
-      const count = row.length - 1;
-      inputs.set(row.subarray(0, count), b * longest);
-      targets.set(row.subarray(1), b * longest);
-      mask.fill(1, b * longest, b * longest + count);
-    }
-    return { inputs, targets, mask, batch, time: longest };
+    return padded(Array.from(draw, (i) => source.document(usable[i]!).subarray(0, time + 1)));
   };
+}
+
+/**
+ * Every document once, in pieces of at most `time` + 1 tokens that do not see each other, pieces of like length together;
+ * each piece begins with the token that the one before it ended with.
+ */
+export function* evaluationDocuments(
+  source: DocumentSource,
+  { batch, time }: BatchShape,
+): Generator<DocumentBatch> {
+  const pieces: Int32Array[] = [];
+  for (const i of usableDocuments("evaluationDocuments", source)) {
+    const ids = source.document(i);
+    for (let from = 0; from + 1 < ids.length; from += time) pieces.push(ids.subarray(from, from + time + 1));
+  }
+  pieces.sort((a, b) => a.length - b.length);
+  for (let from = 0; from < pieces.length; from += batch) yield padded(pieces.slice(from, from + batch));
+}
+
+function padded(rows: readonly Int32Array[]): DocumentBatch {
+  const batch = rows.length;
+  const time = rows.reduce((most, row) => Math.max(most, row.length - 1), 0);
+  const inputs = new Int32Array(batch * time);
+  const targets = new Int32Array(batch * time).fill(unasked);
+  const mask = new Int32Array(batch * time);
+  for (const [b, row] of rows.entries()) {
+    const count = row.length - 1;
+    inputs.set(row.subarray(0, count), b * time);
+    targets.set(row.subarray(1), b * time);
+    mask.fill(1, b * time, b * time + count);
+  }
+  return { inputs, targets, mask, batch, time };
 }
 
 /**
@@ -64,7 +111,7 @@ export function packedDocuments(
   random: Random,
 ): (step: number) => DocumentBatch {
   const usable = usableDocuments("packedDocuments", source);
-  const lengths = usable.map((i) => source.document(i).length - 1);
+  const lengths = usable.map((i) => lengthOf(source, i) - 1);
   const perPass = lengths.reduce((sum, length) => sum + length, 0);
   return (step) => {
     const inputs = new Int32Array(time);
@@ -104,7 +151,7 @@ function orderOf(random: Random, pass: number, count: number): Int32Array {
 
 function usableDocuments(who: string, source: DocumentSource): number[] {
   const usable: number[] = [];
-  for (let i = 0; i < source.documents; i++) if (source.document(i).length >= 2) usable.push(i);
+  for (let i = 0; i < source.documents; i++) if (lengthOf(source, i) >= 2) usable.push(i);
   if (usable.length > 0) return usable;
   throw new ConfigError(
     `[${who}] a document has a token and the next: expected one of two or more, got none`,

@@ -206,11 +206,21 @@ export class TokenFile implements TokenSource {
 
   /** Ids of document `i` without the separator behind it. */
   document(i: number): Int32Array {
+    return this.subarray(...this.#bounds(i));
+  }
+
+  /** How many ids `document(i)` has. */
+  documentLength(i: number): number {
+    const [from, to] = this.#bounds(i);
+    return to - from;
+  }
+
+  #bounds(i: number): [from: number, to: number] {
     const from = this.#starts[i];
     if (from === undefined)
       throw new FormatError(`[${who}] there is no document ${i}: expected one of ${this.documents}`);
     const next = this.#starts[i + 1];
-    return this.subarray(from, next === undefined ? this.length : next - this.#parting);
+    return [from, next === undefined ? this.length : next - this.#parting];
   }
 
   close(): void {

@@ -1,6 +1,6 @@
 /** Runs as a person has them: interrupted, killed, damaged, on a full disk. */
 import assert from "node:assert/strict";
-import { cp, readdir, readFile, rm, truncate, writeFile } from "node:fs/promises";
+import { cp, mkdir, readdir, readFile, rm, truncate, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { test } from "node:test";
 import { inFolder, linnet, start } from "./process.ts";
@@ -159,6 +159,47 @@ test(
       assert.equal(whole.code, 0, whole.stderr);
       assert.deepEqual((await losses("a")).slice(0, 4), await losses("b"));
       assert.deepEqual(await stepsOf(join(folder, "a")), counted(8));
+    }),
+);
+
+test(
+  "documents of a .jsonl or a folder are rows of their own, and stay it when the run goes on",
+  { timeout },
+  () =>
+    inFolder(async (folder) => {
+      const texts = Array.from(
+        { length: 30 },
+        (_, i) => `${"the whale and the sea ".repeat(1 + (i % 3))}${i}`,
+      );
+      const lines = texts.map((text) => `${JSON.stringify({ text })}\n`).join("");
+      await writeFile(join(folder, "mails.jsonl"), lines);
+      await mkdir(join(folder, "mails"));
+      for (const [i, text] of texts.entries())
+        await writeFile(join(folder, "mails", `${String(i).padStart(2, "0")}.txt`), text);
+      const train = async (...more: string[]): Promise<number[]> => {
+        const options = [...small, "--schedule", "constant", "--json"];
+        const args = more[0] === "--resume" ? more : [...more, ...options];
+        const { code, stderr } = await linnet(folder, ["train", ...args, "--threads", "1"]);
+        assert.equal(code, 0, stderr);
+        assert.match(stderr, args.includes("--json") ? /held-out text: \d\.\d+ nats/ : /^/);
+        const run = more[more.indexOf(more[0] === "--resume" ? "--resume" : "--out") + 1]!;
+        const metrics = (await readFile(join(folder, run, "metrics.jsonl"), "utf8")).trim().split("\n");
+        return metrics.map((line) => (JSON.parse(line) as { loss: number }).loss);
+      };
+      for (const how of ["rows", "packed"]) {
+        const given = ["--documents", how, "--steps", "30"];
+        const whole = await train("mails.jsonl", ...given, "--out", `whole-${how}`);
+        assert.deepEqual(await train("mails", ...given, "--out", `folder-${how}`), whole);
+        await train("mails.jsonl", "--documents", how, "--steps", "24", "--stream", "--out", `half-${how}`);
+        const config = JSON.parse(await readFile(join(folder, `half-${how}`, "config.json"), "utf8"));
+        assert.equal(config.training.documents, how);
+        assert.deepEqual(await train("--resume", `half-${how}`, "--steps", "30"), whole);
+      }
+      await withText(folder);
+      const alone = await linnet(folder, ["train", "book.txt", ...small, "--documents", "rows"]);
+      assert.match(alone.stderr, /expected two or more, got 1/);
+      assert.equal(alone.code, 2);
+      assert.ok(!(await readdir(folder)).includes("runs"), "no run is left behind");
     }),
 );
 

@@ -4,8 +4,10 @@ import { ConfigError } from "../../errors.ts";
 import { mechanism } from "../../mechanisms/registry.ts";
 import type { DecoderConfig } from "../../models/config.ts";
 import { Progress } from "../../report/progress.ts";
-import { LanguageRun, type TokenizedText } from "../../tasks/language-modelling/run.ts";
+import { LanguageRun } from "../../tasks/language-modelling/run.ts";
+import { isScored, type LearnedText } from "../../tasks/language-modelling/texts.ts";
 import {
+  documentNames,
   type LanguageTraining,
   optimizerNames,
   scheduleNames,
@@ -36,6 +38,7 @@ interface TrainOptions extends DeviceOptions {
   readonly optimizer?: LanguageTraining["optimizer"];
   readonly schedule?: LanguageTraining["schedule"];
   readonly carry?: boolean;
+  readonly documents?: LanguageTraining["documents"];
   readonly average?: number;
   readonly evaluateEvery?: number;
   readonly patience?: number;
@@ -47,7 +50,7 @@ interface TrainOptions extends DeviceOptions {
 /** Options that a run keeps, by the names it keeps them under. */
 const kept = [
   ...["steps", "batch", "time", "learningRate", "accumulate", "seed", "recompute", "optimizer", "schedule"],
-  ...["carry", "average", "evaluateEvery", "patience", "seconds"],
+  ...["carry", "documents", "average", "evaluateEvery", "patience", "seconds"],
 ] as readonly (keyof TrainOptions & keyof LanguageTraining)[];
 
 const examples = `
@@ -56,6 +59,7 @@ Examples:
   linnet train notes/ --pattern gla --width 256 --layers 6 --steps 5000
   linnet train book.txt --pattern gated-delta,gated-delta,gated-delta,softmax
   linnet train book.txt --seconds 600
+  linnet train mails.jsonl --documents rows
   linnet train book.txt --evaluate-every 100 --patience 5 --average 0.99
   linnet train --resume runs/book`;
 
@@ -92,6 +96,13 @@ export function train(program: Command): void {
           "course of the learning rate (default: clock with --seconds, else cosine)",
         ).choices(scheduleNames),
       )
+      .addOption(
+        new Option(
+          "--documents <how>",
+          "joined: a row is a window of the whole text; rows: one document, its first --time tokens; packed: " +
+            "documents one after another (default: joined). A document is a file of the folder or a line of the .jsonl",
+        ).choices(documentNames),
+      )
       .option("--carry", "rows run on from batch to batch with their state: for long documents")
       .option(
         "--average <decay>",
@@ -127,7 +138,7 @@ async function run(path: string | undefined, options: TrainOptions, signal: Abor
     say(`${job.model.parameterCount.toLocaleString("en")} weights, run folder ${job.folder.path}`);
     say(describeDevice(device));
     await learn(job, text, options, signal);
-    if (text.heldOut.length > job.training.time) {
+    if (isScored(text, job.training)) {
       const score = await job.score(text);
       say(
         `held-out text: ${score.nats.toFixed(4)} nats a token, ${score.bitsPerByte.toFixed(4)} bits a byte`,
@@ -143,13 +154,13 @@ async function run(path: string | undefined, options: TrainOptions, signal: Abor
 /** A run and the text it learns from. */
 interface Job {
   readonly job: LanguageRun;
-  readonly text: TokenizedText;
+  readonly text: LearnedText;
 }
 
 /** Trains with a bar; a continued run takes new limits from the command line. */
 async function learn(
   job: LanguageRun,
-  text: TokenizedText,
+  text: LearnedText,
   { steps, seconds, resume, json }: TrainOptions,
   signal: AbortSignal,
 ): Promise<void> {
@@ -212,7 +223,7 @@ async function begin(
     .at(-1)!
     .replace(/\.[^.]*$/, "");
   // A text in memory that is too short is refused here; ids on disk need the folder.
-  const inMemory = place.isStreamed ? undefined : await textFor(place, tokenizer, training.heldOut, "");
+  const inMemory = place.isStreamed ? undefined : await textFor(place, tokenizer, training, "");
   if (inMemory !== undefined) checkLength(inMemory, training);
   const folder = options.out ?? (await freeFolder(`runs/${name}`));
   const job = await LanguageRun.create(
@@ -242,7 +253,7 @@ async function goOn(
   const place = hasIds ? { path: own, isStreamed: true } : await placeOf(path ?? own, options);
   const text = place.isStreamed
     ? await streamed(job, place, signal)
-    : await textFor(place, job.tokenizer, job.training.heldOut, "");
+    : await textFor(place, job.tokenizer, job.training, "");
   return { job, text };
 }
 
@@ -256,12 +267,13 @@ function tokenFileOf(path: string, own: string): string {
 }
 
 /** Ids in a file of the run's folder, which is written once. */
-async function streamed(job: LanguageRun, place: TextPlace, signal: AbortSignal): Promise<TokenizedText> {
+async function streamed(job: LanguageRun, place: TextPlace, signal: AbortSignal): Promise<LearnedText> {
   const name = tokenFileOf(place.path, job.config.text);
   const progress = new Progress("reading", process.stderr);
-  const onProgress = (tokens: number): void => progress.update(0, `${tokens.toLocaleString("en")} tokens`);
+  const onProgress = (tokens: number): void =>
+    progress.update(undefined, `${tokens.toLocaleString("en")} tokens`);
   try {
-    return await textFor(place, job.tokenizer, job.training.heldOut, job.folder.file(name), {
+    return await textFor(place, job.tokenizer, job.training, job.folder.file(name), {
       ...{ signal, onProgress },
     });
   } finally {
@@ -269,7 +281,9 @@ async function streamed(job: LanguageRun, place: TextPlace, signal: AbortSignal)
   }
 }
 
-function checkLength({ train: { length } }: TokenizedText, { time }: LanguageTraining): void {
+function checkLength(text: LearnedText, { time }: LanguageTraining): void {
+  if ("documents" in text) return;
+  const { length } = text.train;
   if (length > time) return;
   throw new ConfigError(
     `[train] the text is shorter than the context: expected more than ${time} tokens, got ${length}`,

@@ -37,7 +37,7 @@ export function languageModelling(
     get carried() {
       return carry?.tensors ?? {};
     },
-    size: (batch) => batch.batch * batch.time,
+    size: ({ mask, batch, time }) => mask?.reduce((sum, token) => sum + token, 0) ?? batch * time,
     loss: (batch, { training, random }) => {
       const shape = [batch.batch, batch.time];
       const ids = (values: Int32Array): Tensor => tensor(device, values, shape, { dtype: "int32" });
@@ -84,9 +84,23 @@ export async function scoreText(
   shape: { readonly batch: number; readonly time: number },
 ): Promise<TextScore> {
   const batches = [...evaluationWindows(ids, shape)];
-  const nats = await evaluate(task, device, batches);
   const tokens = batches.reduce((sum, batch) => sum + task.size(batch), 0);
   // The windows may leave a few tokens at the end out: bytes are counted in the same share.
-  const covered = (bytes * tokens) / Math.max(1, ids.length - 1);
-  return { nats, bitsPerByte: (nats * tokens) / Math.LN2 / covered, tokens };
+  return scoreBatches(task, device, batches, (bytes * tokens) / Math.max(1, ids.length - 1));
+}
+
+/**
+ * Mean cross-entropy over batches, each of their tokens predicted once.
+ *
+ * @param bytes UTF-8 bytes of all that is predicted.
+ */
+export async function scoreBatches(
+  task: Task<TokenBatch>,
+  device: Device,
+  batches: readonly TokenBatch[],
+  bytes: number,
+): Promise<TextScore> {
+  const nats = await evaluate(task, device, batches);
+  const tokens = batches.reduce((sum, batch) => sum + task.size(batch), 0);
+  return { nats, bitsPerByte: (nats * tokens) / Math.LN2 / bytes, tokens };
 }

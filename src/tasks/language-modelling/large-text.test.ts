@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { test } from "node:test";
 import { bytes } from "../../text/bytes.ts";
 import { tokenizeLarge } from "./large-text.ts";
-import { tokenizeText } from "./run.ts";
+import { tokenizeText } from "./texts.ts";
 
 test("a corpus that lies in a file is cut as one in memory, and is written once", async () => {
   const folder = await mkdtemp(join(tmpdir(), "linnet-large-"));

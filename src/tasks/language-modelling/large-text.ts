@@ -2,10 +2,7 @@ import { nodeFiles } from "../../checkpoint/node-files.ts";
 import { readDocuments } from "../../text/corpus.ts";
 import { openTokens, type TokenFile, writeTokens } from "../../text/token-file.ts";
 import type { Tokenizer } from "../../text/tokenizer.ts";
-import type { TokenizedText } from "./run.ts";
-
-/** Tokens that are held out at most: more make the score no better. */
-const mostHeldOut = 1_000_000;
+import { mostHeldOut, type TokenizedText } from "./texts.ts";
 
 /** A text whose ids lie in a file. */
 export interface LargeText extends TokenizedText {
@@ -26,13 +23,7 @@ export async function tokenizeLarge(
   file: string,
   options: { readonly signal?: AbortSignal; readonly onProgress?: (tokens: number) => void } = {},
 ): Promise<LargeText> {
-  const files = await nodeFiles("large text");
-  const isThere = await files.access(file).then(
-    () => true,
-    () => false,
-  );
-  if (!isThere) await writeTokens(file, readDocuments(path), tokenizer, options);
-  const source = await openTokens(file);
+  const source = await tokensOf(path, tokenizer, file, options);
   const cut = source.length - Math.min(mostHeldOut, Math.floor(source.length * share));
   const heldOut = source.subarray(cut);
   return {
@@ -41,4 +32,24 @@ export async function tokenizeLarge(
     heldOutBytes: new TextEncoder().encode(tokenizer.decode(heldOut)).length,
     file: source,
   };
+}
+
+/**
+ * The token file of a corpus, written where it is not there yet.
+ *
+ * @throws What `readDocuments`, `writeTokens` and `openTokens` throw.
+ */
+export async function tokensOf(
+  path: string,
+  tokenizer: Tokenizer,
+  file: string,
+  options: { readonly signal?: AbortSignal; readonly onProgress?: (tokens: number) => void } = {},
+): Promise<TokenFile> {
+  const files = await nodeFiles("large text");
+  const isThere = await files.access(file).then(
+    () => true,
+    () => false,
+  );
+  if (!isThere) await writeTokens(file, readDocuments(path), tokenizer, options);
+  return openTokens(file);
 }

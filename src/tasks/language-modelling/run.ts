@@ -5,7 +5,7 @@ import type { DecoderConfig } from "../../models/config.ts";
 import { Decoder } from "../../models/decoder.ts";
 import { initialize } from "../../nn/module.ts";
 import { Random } from "../../tensor/random.ts";
-import { randomWindows, runningWindows, type TokenBatch } from "../../text/batches.ts";
+import type { TokenBatch } from "../../text/batches.ts";
 import { loadTokenizer } from "../../text/hugging-face.ts";
 import type { TokenSource } from "../../text/token-file.ts";
 import type { Tokenizer, TokenizerData } from "../../text/tokenizer.ts";
@@ -14,7 +14,8 @@ import { type Task, type TrainOptions, type TrainStep, train } from "../../train
 import { Optimizer } from "../../train/optimizers/optimizer.ts";
 import { type RunConfig, RunFolder } from "../../train/run-folder.ts";
 import { CarriedRows } from "./carry.ts";
-import { languageModelling, scoreText, type TextScore } from "./index.ts";
+import { languageModelling, type TextScore } from "./index.ts";
+import { batchesOf, type LearnedText, scoreHeldOut } from "./texts.ts";
 import { type LanguageTraining, ruleOf, scheduleOf, trainingOptions } from "./training.ts";
 
 /** A training run that stands in a folder. */
@@ -24,26 +25,6 @@ export interface LanguageRunConfig extends RunConfig {
   readonly tokenizer: TokenizerData;
   readonly text: string;
   readonly training: LanguageTraining;
-}
-
-/** A text as ids: what is trained on and what is held out. */
-export interface TokenizedText {
-  readonly train: TokenSource;
-  readonly heldOut: Int32Array;
-  readonly heldOutBytes: number;
-}
-
-/** Cuts a text in two at a line's end and tokenizes both. */
-export function tokenizeText(text: string, tokenizer: Tokenizer, share: number): TokenizedText {
-  const near = Math.floor(text.length * (1 - share));
-  const line = text.indexOf("\n", near);
-  const cut = line < 0 ? near : line + 1;
-  const heldOut = text.slice(cut);
-  return {
-    train: tokenizer.encode(text.slice(0, cut)),
-    heldOut: tokenizer.encode(heldOut),
-    heldOutBytes: new TextEncoder().encode(heldOut).length,
-  };
 }
 
 /** What of the outside a stretch of training depends on. */
@@ -122,7 +103,7 @@ export class LanguageRun {
    *
    * @param text The ids to learn, or both parts of a text: then evaluations see the held-out one.
    */
-  async *train(text: TokenSource | TokenizedText, limits: TrainLimits = {}): AsyncGenerator<TrainStep> {
+  async *train(text: TokenSource | LearnedText, limits: TrainLimits = {}): AsyncGenerator<TrainStep> {
     const { saveEvery } = this.training;
     const lines: object[] = [];
     const save = async (): Promise<void> => {
@@ -147,7 +128,7 @@ export class LanguageRun {
   }
 
   /** How well the model, or the average of its weights, predicts the held-out text. */
-  score(text: TokenizedText): Promise<TextScore> {
+  score(text: LearnedText): Promise<TextScore> {
     return this.#average === undefined ? this.scoreNow(text) : this.#average.use(() => this.scoreNow(text));
   }
 
@@ -156,17 +137,13 @@ export class LanguageRun {
     return new LanguageModel(this.model, this.tokenizer, this.device);
   }
 
-  private optionsFor(text: TokenSource | TokenizedText, limits: TrainLimits): TrainOptions<TokenBatch> {
+  private optionsFor(text: TokenSource | LearnedText, limits: TrainLimits): TrainOptions<TokenBatch> {
     const { training, device } = this;
-    const { batch, time, accumulate, seed, evaluateEvery, patience } = training;
+    const { accumulate, seed, evaluateEvery, patience } = training;
     const steps = limits.steps ?? training.steps;
     const seconds = limits.seconds ?? (limits.steps === undefined ? training.seconds : undefined);
-    const held = "heldOut" in text ? text : undefined;
-    const ids = held?.train ?? (text as TokenSource);
-    const batches =
-      this.#carry === undefined
-        ? randomWindows(ids, { batch, time }, new Random(seed, "batches"))
-        : runningWindows(ids, { batch, time });
+    const held = "heldOut" in text || "heldOutDocuments" in text ? text : undefined;
+    const batches = batchesOf(text, training);
     // Steps that are asked for by number are planned by number.
     const planned =
       limits.steps === undefined ? training : { ...training, schedule: plannedBySteps(training) };
@@ -183,9 +160,8 @@ export class LanguageRun {
     };
   }
 
-  private scoreNow(text: TokenizedText): Promise<TextScore> {
-    const { batch, time } = this.training;
-    return scoreText(this.task, this.device, text.heldOut, text.heldOutBytes, { batch, time });
+  private scoreNow(text: LearnedText): Promise<TextScore> {
+    return scoreHeldOut(text, this.task, this.device, this.tokenizer, this.training);
   }
 
   private makeOptimizer(): Optimizer {

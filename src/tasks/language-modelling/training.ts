@@ -27,6 +27,12 @@ export const optimizerNames = Object.keys(rules) as (keyof typeof rules)[];
 /** Courses of the learning rate that a run can name; `clock` is a cosine over `seconds`. */
 export const scheduleNames = ["cosine", "linear", "constant", "clock"] as const;
 
+/**
+ * What a row of a batch is: a window of the whole text, the beginning of one document, or documents packed in one row
+ * of batch × time tokens; of the last two no document sees another.
+ */
+export const documentNames = ["joined", "rows", "packed"] as const;
+
 /** How a language model is trained, as a run keeps it. */
 export interface LanguageTraining {
   readonly batch: number;
@@ -46,6 +52,7 @@ export interface LanguageTraining {
   readonly recompute: boolean;
   /** Rows run on from batch to batch with their state instead of beginning at random places. */
   readonly carry: boolean;
+  readonly documents: (typeof documentNames)[number];
   /** Decay of the average of the weights that is published and scored; 0 for none. */
   readonly average: number;
   /** Steps between saves. */
@@ -61,7 +68,15 @@ export interface LanguageTraining {
 const usual: LanguageTraining = {
   ...{ batch: 8, time: 256, steps: 1000, optimizer: "muon", schedule: "cosine", learningRate: 4e-3 },
   ...{ warmup: 20, weightDecay: 0.1, clip: 1, beta2: 0.95, seed: 0, accumulate: 1, recompute: false },
-  ...{ carry: false, average: 0, saveEvery: 100, evaluateEvery: 0, patience: 0, heldOut: 0.05 },
+  ...{
+    carry: false,
+    documents: "joined",
+    average: 0,
+    saveEvery: 100,
+    evaluateEvery: 0,
+    patience: 0,
+    heldOut: 0.05,
+  },
 };
 
 /** Training options of a run, with the defaults that fit a laptop. */
@@ -82,6 +97,16 @@ export function trainingOptions(given: Partial<LanguageTraining>): LanguageTrain
   if (rules[options.optimizer] === undefined) {
     throw new ConfigError(
       `[train] unknown optimizer: expected one of ${optimizerNames.join(", ")}, got ${options.optimizer}`,
+    );
+  }
+  if (!documentNames.includes(options.documents)) {
+    throw new ConfigError(
+      `[train] unknown way to take documents: expected one of ${documentNames.join(", ")}, got ${options.documents}`,
+    );
+  }
+  if (options.carry && options.documents !== "joined") {
+    throw new ConfigError(
+      `[train] rows that run on carry their state through one text: expected documents joined, got ${options.documents}`,
     );
   }
   if (options.schedule === "clock" && options.seconds === undefined)
