@@ -1,5 +1,6 @@
 import { eluPlusOne } from "../../ops/activation/index.ts";
 import type { FeatureMap } from "./feature-map.ts";
+import { eluPlusOne as pointwise } from "./pointwise.ts";
 
 /** elu(x) + 1: x + 1 above 0 and exp(x) below, never (exp(x) − 1) + 1, which loses what is small. */
 export const eluPlusOneMap: FeatureMap = {
@@ -8,5 +9,6 @@ export const eluPlusOneMap: FeatureMap = {
   width: (keyWidth) => keyWidth,
   isPositive: true,
   isDifferentiable: true,
+  pointwise,
   apply: eluPlusOne,
 };

@@ -1,5 +1,6 @@
 import { exp } from "../../ops/activation/index.ts";
 import type { FeatureMap } from "./feature-map.ts";
+import { exp as pointwise } from "./pointwise.ts";
 
 /** exp(x), channel by channel. Overflows above 88; norms or small weights keep it below. */
 export const expMap: FeatureMap = {
@@ -8,5 +9,6 @@ export const expMap: FeatureMap = {
   width: (keyWidth) => keyWidth,
   isPositive: true,
   isDifferentiable: true,
+  pointwise,
   apply: exp,
 };

@@ -1,5 +1,6 @@
 import type { Tensor } from "../../autograd/tensor.ts";
 import type { Random } from "../../tensor/random.ts";
+import type { Pointwise } from "./pointwise.ts";
 
 /** A matrix `[count, K]` in row-major order: the random part of a map. */
 export interface Projection {
@@ -18,6 +19,8 @@ export interface FeatureMap {
   readonly isPositive: boolean;
   /** Gradients flow through it. */
   readonly isDifferentiable: boolean;
+  /** What `apply` does to every channel alone, where that is all it does: kernels then map rows as they read them. */
+  readonly pointwise?: Pointwise;
   /** The random part for keys of a width, where there is one; `count` rows, a default of the map unless given. */
   draw?(keyWidth: number, random: Random, count?: number): Projection;
   /** `x [B,T,H,K]` → `[B,T,H,F]`; `projection [count, K]` is what `draw` gave. */

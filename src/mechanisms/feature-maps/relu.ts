@@ -1,5 +1,6 @@
 import { relu } from "../../ops/activation/index.ts";
 import type { FeatureMap } from "./feature-map.ts";
+import { relu as pointwise } from "./pointwise.ts";
 
 /** max(x, 0). Tokens may share no feature: the normaliser can vanish, and what it divides is 0 then. */
 export const reluMap: FeatureMap = {
@@ -8,5 +9,6 @@ export const reluMap: FeatureMap = {
   width: (keyWidth) => keyWidth,
   isPositive: false,
   isDifferentiable: true,
+  pointwise,
   apply: relu,
 };

@@ -1,7 +1,6 @@
-import type { Tensors } from "../../autograd/tensor.ts";
 import { type FeatureMap, featureMap } from "../feature-maps/index.ts";
 import type { Form, FormName } from "../mechanism.ts";
-import { type Prepared, recurrenceForms } from "../recurrence/forms.ts";
+import { recurrenceForms } from "../recurrence/forms.ts";
 import type { RecurrenceRule } from "../recurrence/rule.ts";
 import { initialFeatureNormalizer, initialFeatureState, key, query, value } from "../rules.ts";
 import { bareRule, rule } from "./rule.ts";
@@ -40,8 +39,6 @@ export function linearForms(
     rule: chosen,
     fullRule: chosen,
     featureWidth: phi.width,
-    prepare: ({ q, k, v, initialState, initialNormalizer: z }: Tensors): Prepared => ({
-      inputs: { q: phi.apply(q!), k: phi.apply(k!), v: v!, initialState, initialNormalizer: z },
-    }),
+    map: phi,
   });
 }

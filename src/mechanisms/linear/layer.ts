@@ -84,14 +84,19 @@ export class LinearAttentionLayer extends RecurrentLayer {
     const q = toHeads(this.qProj.forward(x), H);
     const k = toHeads(this.kProj.forward(stream.source), H);
     const v = toHeads(this.vProj.forward(stream.source), HV);
-    const phiQ = this.featureMapQ?.forward(q) ?? this.#map!.apply(q);
-    const phiK = this.featureMapK?.forward(k) ?? this.#map!.apply(k);
-    const call = { scale: this.#scale };
-    const o =
-      this.#rotary === undefined
-        ? stream.recur(this.#normalize ? rule : bareRule, { q: phiQ, k: phiK, v }, call)
-        : this.turned(this.#rotary, stream, phiQ, phiK, v);
+    const o = this.attend(stream, q, k, v);
     return this.oProj.forward(fromHeads(this.norm?.forward(o) ?? o));
+  }
+
+  private attend(stream: Stream, q: Tensor, k: Tensor, v: Tensor): Tensor {
+    const chosen = this.#normalize ? rule : bareRule;
+    const map = this.#map;
+    if (map !== undefined && this.#rotary === undefined)
+      return stream.recur(chosen, { q, k, v }, { scale: this.#scale, map });
+    const phiQ = map?.apply(q) ?? this.featureMapQ!.forward(q);
+    const phiK = map?.apply(k) ?? this.featureMapK!.forward(k);
+    if (this.#rotary !== undefined) return this.turned(this.#rotary, stream, phiQ, phiK, v);
+    return stream.recur(chosen, { q: phiQ, k: phiK, v }, { scale: this.#scale });
   }
 
   override dispose(): void {

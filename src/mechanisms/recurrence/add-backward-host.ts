@@ -1,7 +1,8 @@
 /** Gradients of the additive recurrence as plain loops that keep every state, written from its equations. */
 import type { HostKernel } from "../../device/device.ts";
 import type { TypedArray } from "../../tensor/dtype.ts";
-import { addFlags, carried, decayOf } from "./add-host.ts";
+import { mapValues, type Pointwise, pointwiseOf } from "../feature-maps/pointwise.ts";
+import { addFlags, carried, decayOf, mapShift } from "./add-host.ts";
 import { decayCodes, sequenceRanges } from "./problem.ts";
 
 /** One value head of one sequence: rows of its operands, and its carried gradients. */
@@ -162,9 +163,28 @@ function clearGradients(
   if (sequences > 1) dgParts.fill(0, 0, (sequences - 1) * valueHeads);
 }
 
+/** Gradients by what went into the map, from those by the mapped rows. */
+export function slopes(
+  map: Pointwise | undefined,
+  gradient: TypedArray,
+  stride: number,
+  mapped: TypedArray,
+  mappedStride: number,
+  ranges: readonly (readonly [number, number])[],
+  width: number,
+): void {
+  if (map === undefined) return;
+  for (const [begin, end] of ranges) {
+    for (let row = begin; row < end; row++) {
+      for (let j = 0; j < width; j++) gradient[row * stride + j] *= map.slope(mapped[row * mappedStride + j]);
+    }
+  }
+}
+
 /** The causal backward. Sums over a group are complete in dq and dk; the parts beyond the first are zeros. */
 export const addBackwardHost: HostKernel = (buffers, ints, floats) => {
-  const [q, k, v, g, initialState, initialNormalizer, cuSeqlens, dO, dFinalState, dFinalNormalizer] = buffers;
+  const [rawQ, rawK, v, g, initialState, initialNormalizer, cuSeqlens, dO, dFinalState, dFinalNormalizer] =
+    buffers;
   const [dq, dk, dv, dg, dInitialState, dInitialNormalizer] = buffers.slice(10);
   const [flags, sequences, time, heads, valueHeads, keyWidth, valueWidth] = ints;
   const [qStride, kStride, vStride, gStride, dOStride, dqStride, dkStride, dvStride, dgStride] =
@@ -172,6 +192,8 @@ export const addBackwardHost: HostKernel = (buffers, ints, floats) => {
   const packed = flags & addFlags.packed ? cuSeqlens : undefined;
   const ranges = sequenceRanges(sequences, time, packed, sequences);
   const rule = { keyWidth, valueWidth, normalize: (flags & addFlags.normalize) !== 0 };
+  const map = pointwiseOf(flags >> mapShift);
+  const [q, k] = [rawQ, rawK].map((x) => mapValues(map, x));
   const size = keyWidth * valueWidth;
   clearGradients(buffers, ints, ranges);
   for (let unit = 0; unit < ranges.length * valueHeads; unit++) {
@@ -205,4 +227,6 @@ export const addBackwardHost: HostKernel = (buffers, ints, floats) => {
     if (flags & addFlags.initialStateGradient) dInitialState.set(R, at);
     if (flags & addFlags.initialNormalizerGradient) dInitialNormalizer.set(dz, unit * keyWidth);
   }
+  slopes(map, dq, dqStride, q, qStride, ranges, heads * keyWidth);
+  slopes(map, dk, dkStride, k, kStride, ranges, heads * keyWidth);
 };

@@ -1,7 +1,9 @@
 /** The additive form that is not causal as plain loops: every query reads the state behind all keys. */
 import type { HostKernel } from "../../device/device.ts";
 import type { TypedArray } from "../../tensor/dtype.ts";
-import { addFlags, carried } from "./add-host.ts";
+import { mapValues, pointwiseOf } from "../feature-maps/pointwise.ts";
+import { slopes } from "./add-backward-host.ts";
+import { addFlags, carried, mapShift } from "./add-host.ts";
 import { sequenceRanges } from "./problem.ts";
 
 /** One value head of one sequence: its operands as rows, and its state behind all keys. */
@@ -15,9 +17,10 @@ interface Head {
 
 /** Both kernels begin with q, k, v, initialState, initialNormalizer, cuQueries, cuKeys, o or dO. */
 function* eachHead(buffers: readonly TypedArray[], ints: readonly number[]): Generator<Head> {
-  const [q, k, v, initialState, initialNormalizer, cuQueries, cuKeys, o] = buffers;
+  const [rawQ, rawK, v, initialState, initialNormalizer, cuQueries, cuKeys, o] = buffers;
   const [flags, sequences, queryTime, keyTime, heads, valueHeads, K, V, qStride, kStride, vStride, oStride] =
     ints;
+  const [q, k] = [rawQ, rawK].map((x) => mapValues(pointwiseOf(flags >> mapShift), x));
   const packed = (flags & addFlags.packed) !== 0;
   const queryRanges = sequenceRanges(sequences, queryTime, packed ? cuQueries : undefined, sequences);
   const keyRanges = sequenceRanges(sequences, keyTime, packed ? cuKeys : undefined, sequences);
@@ -113,7 +116,7 @@ function queryGradients(
 export const addFullBackwardHost: HostKernel = (buffers, ints, floats) => {
   const [dFinalState, dFinalNormalizer, dq, dk, dv, dInitialState, dInitialNormalizer] = buffers.slice(8);
   const [flags, sequences, queryTime, keyTime, heads, valueHeads, K, V] = ints;
-  const [dqStride, dkStride, dvStride, parts] = ints.slice(12);
+  const [qStride, kStride, , , dqStride, dkStride, dvStride, parts] = ints.slice(8);
   const rows = flags & addFlags.packed ? 1 : sequences;
   for (const [array, time, stride, width] of [
     [dq, queryTime, dqStride, heads * K],
@@ -146,4 +149,8 @@ export const addFullBackwardHost: HostKernel = (buffers, ints, floats) => {
     if (flags & addFlags.initialStateGradient) dInitialState.set(R, unit * K * V);
     if (flags & addFlags.initialNormalizerGradient) dInitialNormalizer.set(dz, unit * K);
   }
+  const map = pointwiseOf(flags >> mapShift);
+  const [q, k] = buffers.slice(0, 2).map((x) => mapValues(map, x));
+  slopes(map, dq, dqStride, q, qStride, [[0, rows * queryTime]], heads * K);
+  slopes(map, dk, dkStride, k, kStride, [[0, rows * keyTime]], heads * K);
 };

@@ -30,6 +30,9 @@ export interface FullPacked {
   readonly keys: Packed;
 }
 
+/** Rows that the kernels take at a time. */
+const blockRows = 32;
+
 const padded = (n: number): number => (n + 3) & ~3;
 
 /**
@@ -71,7 +74,7 @@ export function addFullForward(
     floats: [rule.scale, rule.eps],
     units: sequences * valueHeads * Math.ceil(valueWidth / columns),
     work: sizes.batch * (time + queryTime) * valueHeads * keyWidth * valueWidth,
-    scratchBytes: 4 * (keyWidth * padded(columns) + padded(keyWidth)),
+    scratchBytes: 4 * (keyWidth * padded(columns) + (1 + blockRows) * padded(keyWidth)),
   });
 }
 
@@ -97,7 +100,7 @@ export function addFullBackward(
   const dtype = dq.slice.storage.dtype;
   const apart = [queryRows, keyRows].map((rows) => device.allocate(dtype, (parts - 1) * rows * width));
   const [dqParts, dkParts] = apart.map((storage) => ({ storage, offset: 0 }));
-  const [keys, values, block] = [padded(keyWidth), padded(valueWidth), 32];
+  const [keys, values] = [padded(keyWidth), padded(valueWidth)];
   device.run({
     kernel: addFullBackwardKernel,
     buffers: fullBuffers(operands, cotangents, gradients, packed, [dqParts, dkParts]),
@@ -109,7 +112,7 @@ export function addFullBackward(
     floats: [rule.scale, rule.eps],
     units: sequences * heads * parts,
     work: (2 * queryRows + 3 * keyRows) * valueHeads * keyWidth * valueWidth,
-    scratchBytes: 256 + 4 * (2 * valueWidth * keys + keyWidth * values + (2 + 2 * block) * keys),
+    scratchBytes: 256 + 4 * (2 * valueWidth * keys + keyWidth * values + (2 + 2 * blockRows) * keys),
   });
   addParts(device, dq.slice, dqParts, { rows: queryRows, width, stride: dq.stride, count: parts - 1 });
   addParts(device, dk.slice, dkParts, { rows: keyRows, width, stride: dk.stride, count: parts - 1 });

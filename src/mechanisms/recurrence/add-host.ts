@@ -1,6 +1,7 @@
 /** The additive recurrence as plain loops, token after token, written from its equations. */
 import type { HostKernel } from "../../device/device.ts";
 import type { TypedArray } from "../../tensor/dtype.ts";
+import { mapValues, pointwiseOf } from "../feature-maps/pointwise.ts";
 import { decayCodes, sequenceRanges } from "./problem.ts";
 
 /** Bits that say which optional operands are there; the two lowest hold the decay. */
@@ -15,6 +16,9 @@ export const addFlags = {
   initialStateGradient: 512,
   initialNormalizerGradient: 1024,
 } as const;
+
+/** What q and k pass through stands above these bits. */
+export const mapShift = 12;
 
 /** exp(g) of a channel at a row of one value head, wherever its gate lies. */
 export function decayOf(
@@ -87,10 +91,12 @@ export function carried(there: number, from: TypedArray, at: number, length: num
 
 /** The causal forward, whichever form it stands for. */
 export const addForwardHost: HostKernel = (buffers, ints, floats) => {
-  const [q, k, v, g, initialState, initialNormalizer, cuSeqlens, o, finalState, finalNormalizer] = buffers;
+  const [rawQ, rawK, v, g, initialState, initialNormalizer, cuSeqlens, o, finalState, finalNormalizer] =
+    buffers;
   const [flags, sequences, time, heads, valueHeads, keyWidth, valueWidth] = ints;
   const [qStride, kStride, vStride, gStride, oStride] = ints.slice(7);
   const rule = { keyWidth, valueWidth, scale: floats[0], eps: floats[1] };
+  const [q, k] = [rawQ, rawK].map((x) => mapValues(pointwiseOf(flags >> mapShift), x));
   const packed = flags & addFlags.packed ? cuSeqlens : undefined;
   for (const [n, [begin, end]] of sequenceRanges(sequences, time, packed, sequences).entries()) {
     for (let head = 0; head < valueHeads; head++) {
@@ -118,10 +124,11 @@ export const addForwardHost: HostKernel = (buffers, ints, floats) => {
 
 /** One token for every row, on the row's slot of a slab of states. */
 export const addStepHost: HostKernel = (buffers, ints, floats) => {
-  const [q, k, v, g, slots, states, normalizers, o] = buffers;
+  const [rawQ, rawK, v, g, slots, states, normalizers, o] = buffers;
   const [flags, rows, heads, valueHeads, keyWidth, valueWidth, ...strides] = ints;
   const [qStride, kStride, vStride, gStride, oStride] = strides;
   const rule = { keyWidth, valueWidth, scale: floats[0], eps: floats[1] };
+  const [q, k] = [rawQ, rawK].map((x) => mapValues(pointwiseOf(flags >> mapShift), x));
   for (let row = 0; row < rows; row++) {
     for (let head = 0; head < valueHeads; head++) {
       const key = Math.floor(head / (valueHeads / heads)) * keyWidth;

@@ -1,6 +1,8 @@
 /** Dispatches of the additive recurrence forward: S <- decay S + k vᵀ, o = scale Sᵀq, with or without a normaliser. */
 import type { Device, Kernel, Slice } from "../../device/device.ts";
-import { addFlags, addForwardHost, addStepHost } from "./add-host.ts";
+import { UnsupportedError } from "../../errors.ts";
+import type { Pointwise } from "../feature-maps/pointwise.ts";
+import { addFlags, addForwardHost, addStepHost, mapShift } from "./add-host.ts";
 import type { Decay, Packed, Rows, Sizes } from "./problem.ts";
 import { checkSizes, decayCodes, sequenceCount } from "./problem.ts";
 
@@ -32,6 +34,8 @@ export interface AddRule {
   readonly normalize: boolean;
   readonly scale: number;
   readonly eps: number;
+  /** What q and k pass through first, with gradients by what went in; rows as they are where absent. Not in the parallel form. */
+  readonly map?: Pointwise | undefined;
 }
 
 /** What goes in. Gates are rows for scalar and key decays, `[HV]` (its stride unread) for a decay fixed per head. */
@@ -62,6 +66,7 @@ export interface AddOptions {
 /** The rule and what is there as one number. */
 export function addFlagsOf(rule: AddRule, there: Partial<Record<keyof typeof addFlags, unknown>>): number {
   let flags = decayCodes[rule.decay] | (rule.normalize ? addFlags.normalize : 0);
+  flags |= (rule.map?.code ?? 0) << mapShift;
   for (const [name, bit] of Object.entries(addFlags)) {
     const value = there[name as keyof typeof addFlags];
     if (value !== undefined && value !== false) flags |= bit;
@@ -139,7 +144,8 @@ function forwardScratch(
  * S_t = exp(g_t) ∘ S_{t−1} + k_t v_tᵀ, z_t likewise with k_t, o_t as `AddRule` says; S `[N, HV, K, V]`.
  *
  * @param form chunkwise (fast for many tokens), recurrent, or parallel (T² work, for tests and analysis).
- * @throws ShapeError where heads do not group or packed sequences share a batch.
+ * @throws ShapeError where heads do not group or packed sequences share a batch; UnsupportedError for a map in the
+ *   parallel form.
  * Cost: chunkwise B·T·HV·(2·K·V + C·(K + V)/2) multiply-adds. Bits do not depend on the number of threads.
  */
 export function addForward(
@@ -155,6 +161,7 @@ export function addForward(
   const { q, k, v, g, initialState, initialNormalizer } = operands;
   const { o, finalState, finalNormalizer } = results;
   const { packed } = options;
+  if (form === "parallel" && rule.map !== undefined) throw mapsPairs();
   const sequences = sequenceCount(sizes, packed);
   const { time, heads, valueHeads, keyWidth, valueWidth } = sizes;
   const chunk = form === "chunkwise" ? chunkOf(rule.decay, options.chunk) : 1;
@@ -180,6 +187,13 @@ export function addForward(
     work: tokens * (form === "parallel" ? time * (keyWidth + valueWidth) : 2 * keyWidth * valueWidth),
     scratchBytes: forwardScratch(rule.decay, keyWidth, columns, chunk, together),
   });
+}
+
+function mapsPairs(): UnsupportedError {
+  return new UnsupportedError(
+    "[recurrence.parallel] would map a key again for every query: expected no map, got one",
+    "Map queries and keys before the call.",
+  );
 }
 
 /** Slots of a slab of carried states, one per row of a step. */
@@ -220,6 +234,6 @@ export function addStep(
     floats: [rule.scale, rule.eps],
     units: batch * valueHeads,
     work: 2 * batch * valueHeads * keyWidth * valueWidth,
-    scratchBytes: 8 * padded(keyWidth),
+    scratchBytes: 16 * padded(keyWidth),
   });
 }

@@ -1,5 +1,6 @@
 import type { Tensor, Tensors } from "../../autograd/tensor.ts";
 import { ConfigError, UnsupportedError } from "../../errors.ts";
+import type { FeatureMap } from "../feature-maps/feature-map.ts";
 import { checkInputs, type InputRules } from "../inputs.ts";
 import type { Form, FormName, FormOptions } from "../mechanism.ts";
 import { type Packing, pack, packingOf, unpack } from "./packing.ts";
@@ -26,6 +27,8 @@ export interface FormsDeclaration {
   /** The rule of `causal: false`, where the mechanism has it. */
   readonly fullRule?: RecurrenceRule;
   readonly featureWidth?: (keyWidth: number) => number;
+  /** What q and k pass through, where it has no random part. */
+  readonly map?: FeatureMap;
   /** Maps q and k, fills in gates that are constants. */
   prepare?(inputs: Tensors, call: PrepareCall): Prepared;
 }
@@ -95,10 +98,10 @@ function compute(
   inputs: Tensors,
   options: FormOptions,
 ): Tensors {
-  const { rule, fullRule, prepare } = declaration;
+  const { rule, fullRule, prepare, map } = declaration;
   const { causal = true, cuSeqlens, scale, eps, chunk } = options;
   const prepared = prepare?.(inputs, { causal, cuSeqlens }) ?? { inputs: inputs as RecurrenceInputs };
-  const call = { causal, cuSeqlens, scale, eps, chunk };
+  const call = { causal, cuSeqlens, scale, eps, chunk, map };
   const chosen = causal ? rule : fullRule!;
   const { finalNormalizer, ...outputs } =
     name === "step"

@@ -1,6 +1,8 @@
 /** The three choices that make a member of the family, and how a choice runs on the kernels of the engine. */
 import type { Tensor } from "../../autograd/tensor.ts";
 import { UnsupportedError } from "../../errors.ts";
+import type { FeatureMap } from "../feature-maps/feature-map.ts";
+import type { Pointwise } from "../feature-maps/pointwise.ts";
 import { addFullRecurrence, addRecurrence } from "./add-op.ts";
 import { deltaRecurrence } from "./delta-op.ts";
 import type { Decay } from "./problem.ts";
@@ -20,7 +22,7 @@ export interface RecurrenceRule {
 /** How tokens are worked through. */
 export type SequenceForm = "recurrent" | "chunkwise" | "parallel";
 
-/** Inputs of the engine by symbol: keys and queries already mapped. */
+/** Inputs of the engine by symbol: keys and queries already mapped, unless a call says through what. */
 export type RecurrenceInputs = {
   readonly q: Tensor;
   readonly k: Tensor;
@@ -38,6 +40,8 @@ export interface RecurrenceCall {
   readonly eps?: number | undefined;
   readonly chunk?: number | undefined;
   readonly cuSeqlens?: Tensor | undefined;
+  /** What q and k pass through, a map without a random part. */
+  readonly map?: FeatureMap | undefined;
 }
 
 /** Output `[B,T,HV,V]` and the carried state. */
@@ -55,6 +59,29 @@ export function scaleOf(rule: RecurrenceRule, keyWidth: number, scale: number | 
   return scale ?? (rule.scale === 1 ? 1 : keyWidth ** -0.5);
 }
 
+/** Queries and keys, and what the kernels still have to map them by. */
+export interface MappedPair {
+  readonly q: Tensor;
+  readonly k: Tensor;
+  readonly map: Pointwise | undefined;
+}
+
+/**
+ * Queries and keys as the kernels of a rule take them: as they are where these map rows as they read them, and no mapped
+ * tensor exists; else mapped.
+ */
+export function mapPair(
+  { write }: RecurrenceRule,
+  form: SequenceForm | "step",
+  { q, k }: Pick<RecurrenceInputs, "q" | "k">,
+  map: FeatureMap | undefined,
+): MappedPair {
+  if (map === undefined) return { q, k, map };
+  if (map.pointwise !== undefined && write === "add" && form !== "parallel")
+    return { q, k, map: map.pointwise };
+  return { q: map.apply(q), k: map.apply(k), map: undefined };
+}
+
 /** A whole sequence through the kernels that a rule needs, with gradients. */
 export function runRule(
   rule: RecurrenceRule,
@@ -62,20 +89,22 @@ export function runRule(
   inputs: RecurrenceInputs,
   call: RecurrenceCall = {},
 ): RecurrenceOutputs {
-  const { q, k, v, g, beta, initialState, initialNormalizer } = inputs;
+  const { v, g, beta, initialState, initialNormalizer } = inputs;
+  const { q, k, map } = mapPair(rule, form, inputs, call.map);
   const scale = scaleOf(rule, q.shape.at(-1)!, call.scale);
   const { cuSeqlens, chunk } = call;
   const shared = { q, k, v, initialState, cuSeqlens };
   if (call.causal === false) {
     if (rule.decay !== "none" || rule.write !== "add") throw onlyCausal(rule);
-    const full = { scale, eps: call.eps ?? defaultEps, normalize: rule.normalize };
+    const full = { scale, eps: call.eps ?? defaultEps, normalize: rule.normalize, map };
     return addFullRecurrence({ ...shared, initialNormalizer }, full);
   }
   const { decay } = rule;
   if (rule.write === "delta") {
     return deltaRecurrence({ ...shared, g, beta: beta! }, { form, decay, scale, chunk });
   }
-  const options = { form, decay, normalize: rule.normalize, scale, eps: call.eps ?? defaultEps, chunk };
+  const { normalize } = rule;
+  const options = { form, decay, normalize, scale, eps: call.eps ?? defaultEps, chunk, map };
   return addRecurrence({ ...shared, g, initialNormalizer }, options);
 }
 

@@ -11,6 +11,7 @@ import { gateAxes } from "./gate.ts";
 import type { Rows } from "./problem.ts";
 import {
   defaultEps,
+  mapPair,
   type RecurrenceCall,
   type RecurrenceInputs,
   type RecurrenceOutputs,
@@ -40,9 +41,10 @@ export function stepOn(
   slab: Slab,
   slots: Tensor,
   inputs: StepInputs,
-  call: Pick<RecurrenceCall, "scale" | "eps"> = {},
+  call: Pick<RecurrenceCall, "scale" | "eps" | "map"> = {},
 ): Tensor {
-  const { q, k, v, g, beta } = inputs;
+  const { v, g, beta } = inputs;
+  const { q, k, map } = mapPair(rule, "step", inputs, call.map);
   const sizes = solveAxes("recurrence.step", {
     q: { shape: q.shape, axes: "B 1 H K" },
     k: { shape: k.shape, axes: "B 1 H K" },
@@ -66,7 +68,7 @@ export function stepOn(
     const job = { ...rows, sizes: axes, decay, scale, eraseKey: key, beta: rowsOf(beta!) };
     v.device.run(deltaStep(job, where, o));
   } else {
-    const additive = { decay, normalize, scale, eps: call.eps ?? defaultEps };
+    const additive = { decay, normalize, scale, eps: call.eps ?? defaultEps, map };
     addStep(
       v.device,
       additive,
@@ -114,8 +116,10 @@ export function stepThrough(
   call: RecurrenceCall = {},
 ): RecurrenceOutputs {
   refuseRecorded(inputs);
-  const { q, v, initialState, initialNormalizer } = inputs;
+  const { v, initialState, initialNormalizer } = inputs;
   const { device, dtype } = v;
+  const K = inputs.k.shape.at(-1)!;
+  const features = call.map?.width(K) ?? K;
   const [HV, V] = v.shape.slice(2) as [number, number];
   const count = call.cuSeqlens === undefined ? v.shape[0]! : call.cuSeqlens.size - 1;
   const own = (initial: Tensor | undefined, shape: readonly number[]): Tensor => {
@@ -123,8 +127,8 @@ export function stepThrough(
     if (initial !== undefined) copyInto(state, initial);
     return state;
   };
-  const state = own(initialState, [count, HV, q.shape.at(-1)!, V]);
-  const normalizer = rule.normalize ? own(initialNormalizer, [count, HV, q.shape.at(-1)!]) : undefined;
+  const state = own(initialState, [count, HV, features, V]);
+  const normalizer = rule.normalize ? own(initialNormalizer, [count, HV, features]) : undefined;
   const output = empty(device, v.shape, { dtype });
   for (const [begin, end, slots] of walks(v, call.cuSeqlens)) {
     for (let t = begin; t < end; t++) {

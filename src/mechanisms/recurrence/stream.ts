@@ -4,6 +4,7 @@ import { ConfigError, ShapeError } from "../../errors.ts";
 import type { ShortConv } from "../../nn/short-conv.ts";
 import { multiply } from "../../ops/arithmetic/index.ts";
 import { reshape } from "../../ops/reshape/index.ts";
+import type { FeatureMap } from "../feature-maps/feature-map.ts";
 import type { LayerContext, LayerState } from "../layer.ts";
 import { type Packing, pack, packingOf, unpack } from "./packing.ts";
 import { type RecurrenceCall, type RecurrenceInputs, type RecurrenceRule, runRule } from "./rule.ts";
@@ -104,7 +105,7 @@ export class Stream {
   recur(
     rule: RecurrenceRule,
     inputs: RecurrenceInputs,
-    call: Pick<RecurrenceCall, "scale" | "eps" | "chunk"> = {},
+    call: Pick<RecurrenceCall, "scale" | "eps" | "chunk" | "map"> = {},
     parts: PartNames = usualParts,
   ): Tensor {
     const { state, cuSeqlens, causal } = this;
@@ -114,11 +115,12 @@ export class Stream {
     }
     const initialState = this.carried(parts.state);
     const initialNormalizer = rule.normalize ? this.carried(parts.normalizer) : undefined;
+    const { map, ...pair } = this.withoutPadding(inputs, call.map);
     const { output, finalState, finalNormalizer } = runRule(
       rule,
       "chunkwise",
-      { ...inputs, k: this.withoutPadding(inputs.k), initialState, initialNormalizer },
-      { ...call, causal, cuSeqlens },
+      { ...inputs, ...pair, initialState, initialNormalizer },
+      { ...call, map, causal, cuSeqlens },
     );
     this.leave(parts.state, finalState);
     if (finalNormalizer !== undefined) this.leave(parts.normalizer, finalNormalizer);
@@ -142,12 +144,16 @@ export class Stream {
     return { positions: tensor(this.x.device, values, [B, T], { dtype: "int32" }), last };
   }
 
-  /** Keys `[B, T, H, F]` with those of a memory's padding at zero: they add nothing to state and normaliser. */
-  private withoutPadding(k: Tensor): Tensor {
+  /** Queries and keys, those of a memory's padding at zero once mapped: they add nothing to state and normaliser. */
+  private withoutPadding(
+    { q, k }: Pick<RecurrenceInputs, "q" | "k">,
+    map: FeatureMap | undefined,
+  ): Pick<RecurrenceInputs, "q" | "k"> & { map?: FeatureMap | undefined } {
     const { memory, memoryMask } = this.context;
-    if (memory === undefined || memoryMask === undefined) return k;
+    if (memory === undefined || memoryMask === undefined) return { q, k, map };
     const shape = [...memory.shape.slice(0, 2), 1, 1];
-    return multiply(k, tensor(k.device, Float32Array.from(memoryMask.dataSync()), shape, { dtype: k.dtype }));
+    const real = tensor(k.device, Float32Array.from(memoryMask.dataSync()), shape, { dtype: k.dtype });
+    return { q: map?.apply(q) ?? q, k: multiply(map?.apply(k) ?? k, real) };
   }
 
   private slab(part: string): Tensor {

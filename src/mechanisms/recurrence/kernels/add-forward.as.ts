@@ -4,6 +4,7 @@ import { finiteRows } from "../../../device/wasm/kernels/finite.as";
 import {
   gemmBlock, gemmLower, gemmLowerLeft, transposeBlock,
 } from "../../../device/wasm/kernels/generated/tile.as";
+import { IDENTITY, mapRows } from "../../feature-maps/kernels/pointwise.as";
 import {
   Chunk, HEAD, KEY, NONE, RECORD, SCALAR, decayColumns, decayRows, layTables, maskScores, prepareChunk, prepareHead, setRows,
 } from "./add-decay.as";
@@ -19,6 +20,8 @@ export const INITIAL_NORMALIZER: i32 = 16;
 export const FINAL_STATE: i32 = 32;
 export const FINAL_NORMALIZER: i32 = 64;
 export const PACKED: i32 = 128;
+/** What q and k pass through stands above the flags. */
+export const MAP_SHIFT: i32 = 12;
 
 @unmanaged
 export class ForwardArguments {
@@ -37,6 +40,7 @@ export class Forward extends Chunk {
   qRow: usize; kRow: usize; vRow: usize; oRow: usize;
   columns: i32;
   flags: i32;
+  map: i32;
   /** Carried states; 0 where there is none or none is wanted. */
   initialState: usize; initialNormalizer: usize; finalState: usize; finalNormalizer: usize;
   carriedRow: usize;
@@ -99,15 +103,12 @@ function layOwn(f: Forward, at: usize): usize {
 }
 
 /** Weights of the chunk's rows on each other, scale and decay included. */
-function scores(f: Forward): void {
+function scores(f: Forward, q: usize, qRow: usize, k: usize, kRow: usize): void {
   const rows = f.rows;
-  if (f.decay == KEY) {
-    loadRows(f.plainQ, f.row, f.q, f.qRow, rows, f.keyWidth);
-    loadRows(f.plainK, f.row, f.k, f.kRow, rows, f.keyWidth);
-    keyScores(f, f.plainQ, f.plainK, f.scores, f.readRow, f.pairs);
-  } else {
-    transposeBlock(rows, f.keyWidth, f.k, f.kRow, f.transposed, f.scoreRow);
-    gemmLower(rows, rows, f.keyWidth, f.q, f.qRow, 4, f.transposed, f.scoreRow, f.scores, f.readRow, 0);
+  if (f.decay == KEY) keyScores(f, q, k, f.scores, f.readRow, f.pairs);
+  else {
+    transposeBlock(rows, f.keyWidth, k, kRow, f.transposed, f.scoreRow);
+    gemmLower(rows, rows, f.keyWidth, q, qRow, 4, f.transposed, f.scoreRow, f.scores, f.readRow, 0);
   }
   maskScores(f, f.scores, f.readRow, f.scaled, 0, 0);
 }
@@ -145,13 +146,21 @@ function forwardChunk(f: Forward): void {
   const rows = f.rows;
   const width = f.keyWidth;
   prepareChunk(f);
-  scaleRows(f.decay, f.reads, f.readRow, f.q, f.qRow, f.prefix, f.row, f.scaled, rows, width);
-  scores(f);
-  let k = f.k, kRow = f.kRow;
+  let q = f.q, qRow = f.qRow, k = f.k, kRow = f.kRow;
+  if (f.decay == KEY || f.map != IDENTITY) {
+    q = f.plainQ;
+    k = f.plainK;
+    qRow = f.row;
+    kRow = f.row;
+    mapRows(f.map, q, qRow, f.q, f.qRow, rows, width);
+    mapRows(f.map, k, kRow, f.k, f.kRow, rows, width);
+  }
+  scaleRows(f.decay, f.reads, f.readRow, q, qRow, f.prefix, f.row, f.scaled, rows, width);
+  scores(f, q, qRow, k, kRow);
   if (f.decay != NONE) {
+    scaleRows(f.decay, f.decayedK, f.row, k, kRow, f.suffix, f.row, f.ones, rows, width);
     k = f.decayedK;
     kRow = f.row;
-    scaleRows(f.decay, k, kRow, f.k, f.kRow, f.suffix, f.row, f.ones, rows, width);
   }
   loadRows(f.values, f.stateRow, f.v, f.vRow, rows, f.columns);
   if (f.flags & NORMALIZE) normalize(f, k, kRow);
@@ -209,6 +218,7 @@ export function openForward(a: ForwardArguments, size: i32, count: i32, scratch:
   setRows(f);
   f.columns = min(a.columns, a.valueWidth);
   f.flags = a.flags;
+  f.map = a.flags >> MAP_SHIFT;
   f.scale = a.scale;
   f.eps = a.eps;
   f.qRow = <usize>a.qStride << 2;

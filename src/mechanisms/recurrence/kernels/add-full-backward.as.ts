@@ -1,14 +1,13 @@
 // The backward of the form that is not causal: the state is summed again, its gradient once, and both are read by rows.
 import { gemmBlock, transposeBlock } from "../../../device/wasm/kernels/generated/tile.as";
 import { fma } from "../../../device/wasm/kernels/simd.as";
+import { mapRows, mappedRows, slopeRows } from "../../feature-maps/kernels/pointwise.as";
 import {
-  FINAL_NORMALIZER, FINAL_STATE, INITIAL_NORMALIZER, INITIAL_STATE, NORMALIZE, PACKED,
+  FINAL_NORMALIZER, FINAL_STATE, INITIAL_NORMALIZER, INITIAL_STATE, MAP_SHIFT, NORMALIZE, PACKED,
 } from "./add-forward.as";
-import { accumulate, firstRow } from "./add-full.as";
+import { BLOCK, firstRow } from "./add-full.as";
 import { INITIAL_NORMALIZER_GRADIENT, INITIAL_STATE_GRADIENT } from "./add-gradient.as";
-import { accumulateRow, addScaled, clear, dot, loadRow, loadRows, padded, storeRow, storeRows } from "./add-rows.as";
-
-const BLOCK: i32 = 32;
+import { accumulateRow, addScaled, clear, dot, loadRows, padded, storeRow, storeRows } from "./add-rows.as";
 
 @unmanaged
 class FullGradientArguments {
@@ -26,12 +25,12 @@ class FullGradientArguments {
 class Full {
   q: usize; k: usize; v: usize; dO: usize; dq: usize; dk: usize; dv: usize;
   qRow: usize; kRow: usize; vRow: usize; dORow: usize; dqRow: usize; dkRow: usize; dvRow: usize;
-  queries: i32; keys: i32; keyWidth: i32; valueWidth: i32; flags: i32; add: bool;
+  queries: i32; keys: i32; keyWidth: i32; valueWidth: i32; flags: i32; map: i32; add: bool;
   scale: f32; eps: f32;
   /** S transposed, R = dS, R transposed; rows of keys and of values; z and dz. */
   state: usize; gradient: usize; turned: usize; row: usize; stateRow: usize; z: usize; dz: usize;
-  /** A block of rows of keys, and of scaled queries. */
-  result: usize; scaled: usize;
+  /** A block of rows of gradients, and of mapped keys or queries, these scaled in the end. */
+  result: usize; mapped: usize;
 }
 
 function lay(f: Full, scratch: usize): void {
@@ -46,7 +45,7 @@ function lay(f: Full, scratch: usize): void {
   f.z = at; at += f.row;
   f.dz = at; at += f.row;
   f.result = at; at += <usize>BLOCK * f.row;
-  f.scaled = at;
+  f.mapped = at;
   clear(f.result, BLOCK * padded(f.keyWidth));
 }
 
@@ -57,10 +56,10 @@ function queryBlock(f: Full, t: i32): void {
   const q = f.q + <usize>t * f.qRow;
   const dO = f.dO + <usize>t * f.dORow;
   gemmBlock(rows, K, f.valueWidth, dO, f.dORow, 4, f.state, f.row, f.result, f.row, 0);
+  mapRows(f.map, f.mapped, f.row, q, f.qRow, rows, K);
   for (let i: i32 = 0; i < rows; i++) {
     const row = f.result + <usize>i * f.row;
-    const query = f.scaled + <usize>i * f.row;
-    loadRow(query, q + <usize>i * f.qRow, K);
+    const query = f.mapped + <usize>i * f.row;
     let alpha = f.scale;
     let sigma: f32 = 0;
     if (f.flags & NORMALIZE) {
@@ -74,11 +73,12 @@ function queryBlock(f: Full, t: i32): void {
     const s = f32x4.splat(sigma);
     for (let j: usize = 0; j < f.row; j += 16) {
       v128.store(row + j, fma(v128.load(row + j), a, f32x4.mul(v128.load(f.z + j), s)));
-      v128.store(query + j, f32x4.mul(v128.load(query + j), a));
     }
+    slopeRows(f.map, row, 0, query, 0, 1, K);
+    for (let j: usize = 0; j < f.row; j += 16) v128.store(query + j, f32x4.mul(v128.load(query + j), a));
   }
   storeRows(f.dq + <usize>t * f.dqRow, f.dqRow, f.result, f.row, rows, K, f.add);
-  gemmBlock(K, f.valueWidth, rows, f.scaled, 4, f.row, dO, f.dORow, f.gradient, f.stateRow, 1);
+  gemmBlock(K, f.valueWidth, rows, f.mapped, 4, f.row, dO, f.dORow, f.gradient, f.stateRow, 1);
 }
 
 /** dk and dv of a block of keys. */
@@ -87,11 +87,26 @@ function keyBlock(f: Full, t: i32): void {
   const V = f.valueWidth;
   const rows = min(BLOCK, f.keys - t);
   const at = <usize>t;
+  const k = mappedRows(f.map, f.k + at * f.kRow, f.kRow, rows, K, f.mapped, f.row);
+  const kRow = f.map ? f.row : f.kRow;
   gemmBlock(rows, K, V, f.v + at * f.vRow, f.vRow, 4, f.turned, f.row, f.result, f.row, 0);
   for (let i: i32 = 0; i < rows && f.flags & NORMALIZE; i++)
     addScaled(f.result + <usize>i * f.row, f.dz, 1, padded(K));
+  slopeRows(f.map, f.result, f.row, k, kRow, rows, K);
   storeRows(f.dk + at * f.dkRow, f.dkRow, f.result, f.row, rows, K, f.add);
-  gemmBlock(rows, V, K, f.k + at * f.kRow, f.kRow, 4, f.gradient, f.stateRow, f.dv + at * f.dvRow, f.dvRow, 0);
+  gemmBlock(rows, V, K, k, kRow, 4, f.gradient, f.stateRow, f.dv + at * f.dvRow, f.dvRow, 0);
+}
+
+/** S transposed and z behind all keys. */
+function sumKeys(f: Full): void {
+  for (let t: i32 = 0; t < f.keys; t += BLOCK) {
+    const rows = min(BLOCK, f.keys - t);
+    const at = <usize>t;
+    const k = mappedRows(f.map, f.k + at * f.kRow, f.kRow, rows, f.keyWidth, f.mapped, f.row);
+    const kRow = f.map ? f.row : f.kRow;
+    gemmBlock(f.valueWidth, f.keyWidth, rows, f.v + at * f.vRow, 4, f.vRow, k, kRow, f.state, f.row, 1);
+    for (let i: i32 = 0; i < rows && f.flags & NORMALIZE; i++) accumulateRow(f.z, k + <usize>i * kRow, f.keyWidth);
+  }
 }
 
 /** Both passes of one value head of sequence n. */
@@ -106,8 +121,7 @@ function headGradients(a: FullGradientArguments, f: Full, n: i32, head: i32): vo
   loadRows(f.z, f.row, a.flags & INITIAL_NORMALIZER ? <usize>a.initialNormalizer + channel : 0, 0, 1, K);
   loadRows(f.gradient, f.stateRow, a.flags & FINAL_STATE ? <usize>a.dFinalState + state : 0, carried, K, V);
   loadRows(f.dz, f.row, a.flags & FINAL_NORMALIZER ? <usize>a.dFinalNormalizer + channel : 0, 0, 1, K);
-  accumulate(f.keys, V, K, f.v, f.vRow, f.k, f.kRow, f.state, f.row);
-  for (let t: i32 = 0; t < f.keys && a.flags & NORMALIZE; t++) accumulateRow(f.z, f.k + <usize>t * f.kRow, K);
+  sumKeys(f);
   for (let t: i32 = 0; t < f.queries; t += BLOCK) queryBlock(f, t);
   transposeBlock(K, V, f.gradient, f.stateRow, f.turned, f.row);
   for (let t: i32 = 0; t < f.keys; t += BLOCK) keyBlock(f, t);
@@ -148,6 +162,7 @@ export function recurrence_addFull_backward(args: usize, begin: i32, end: i32, s
   f.keyWidth = a.keyWidth;
   f.valueWidth = a.valueWidth;
   f.flags = a.flags;
+  f.map = a.flags >> MAP_SHIFT;
   f.scale = a.scale;
   f.eps = a.eps;
   f.qRow = <usize>a.qStride << 2;

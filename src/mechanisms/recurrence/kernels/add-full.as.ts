@@ -1,12 +1,13 @@
 // Not causal: every query reads the state behind all keys. No decay, and queries of another length than the keys.
 import { gemmBlock } from "../../../device/wasm/kernels/generated/tile.as";
+import { mappedRows } from "../../feature-maps/kernels/pointwise.as";
 import {
-  FINAL_NORMALIZER, FINAL_STATE, INITIAL_NORMALIZER, INITIAL_STATE, NORMALIZE, PACKED,
+  FINAL_NORMALIZER, FINAL_STATE, INITIAL_NORMALIZER, INITIAL_STATE, MAP_SHIFT, NORMALIZE, PACKED,
 } from "./add-forward.as";
 import { accumulateRow, dot, loadLive, loadRows, padded, storeLive, storeRow, storeRows } from "./add-rows.as";
 
 /** Rows that a product takes at a time: they stay in the first cache while the column panels pass over them. */
-const BLOCK: i32 = 32;
+export const BLOCK: i32 = 32;
 
 @unmanaged
 export class FullArguments {
@@ -23,26 +24,6 @@ export function firstRow(packed: i32, cuSeqlens: u32, n: i32, time: i32): i32 {
   return packed ? load<i32>(<usize>cuSeqlens + (<usize>n << 2)) : n * time;
 }
 
-/** state[i] += sum over the rows of left[row, i] right[row, :]. */
-export function accumulate(
-  rows: i32, m: i32, n: i32, left: usize, leftRow: usize, right: usize, rightRow: usize, state: usize, stateRow: usize,
-): void {
-  for (let t: i32 = 0; t < rows; t += BLOCK) {
-    const at = <usize>t;
-    gemmBlock(m, n, min(BLOCK, rows - t), left + at * leftRow, 4, leftRow, right + at * rightRow, rightRow, state, stateRow, 1);
-  }
-}
-
-/** dst rows = rows times a state of [inner, n], blocks of rows at a time. */
-export function readRows(
-  rows: i32, n: i32, inner: i32, a: usize, aRow: usize, state: usize, stateRow: usize, dst: usize, dstRow: usize,
-): void {
-  for (let t: i32 = 0; t < rows; t += BLOCK) {
-    const at = <usize>t;
-    gemmBlock(min(BLOCK, rows - t), n, inner, a + at * aRow, aRow, 4, state, stateRow, dst + at * dstRow, dstRow, 0);
-  }
-}
-
 /** Multiplies operand rows by a factor of their own. */
 export function scaleOperand(row: usize, width: i32, factor: f32): void {
   const wide = f32x4.splat(factor);
@@ -50,6 +31,16 @@ export function scaleOperand(row: usize, width: i32, factor: f32): void {
     const at = row + (<usize>j << 2);
     storeLive(at, f32x4.mul(loadLive(at, width - j), wide), width - j);
   }
+}
+
+/** What a row has read times scale, or over its denominator. */
+function finishRow(a: FullArguments, q: usize, z: usize, o: usize, columns: i32): void {
+  let factor = a.scale;
+  if (a.flags & NORMALIZE) {
+    const d = a.scale * dot(q, z, a.keyWidth) + a.eps;
+    factor = d == 0 ? 0 : a.scale / d;
+  }
+  if (factor != 1) scaleOperand(o, columns, factor);
 }
 
 function forwardUnit(a: FullArguments, n: i32, head: i32, column: i32, state: usize): void {
@@ -67,22 +58,29 @@ function forwardUnit(a: FullArguments, n: i32, head: i32, column: i32, state: us
   const keyBegin = firstRow(packed, a.cuKeys, n, a.keyTime);
   const keys = firstRow(packed, a.cuKeys, n + 1, a.keyTime) - keyBegin;
   const k = <usize>a.k + <usize>keyBegin * kRow + keyHead;
+  const v = <usize>a.v + <usize>keyBegin * vRow + valueColumn;
+  const q = <usize>a.q + <usize>queryBegin * qRow + keyHead;
+  const o = <usize>a.o + <usize>queryBegin * oRow + valueColumn;
   const channel = <usize>(n * a.valueHeads + head) * <usize>K << 2;
   const carried = channel * <usize>V + (<usize>column << 2);
   loadRows(state, stateRow, a.flags & INITIAL_STATE ? <usize>a.initialState + carried : 0, <usize>V << 2, K, columns);
   loadRows(z, <usize>padded(K) << 2, a.flags & INITIAL_NORMALIZER ? <usize>a.initialNormalizer + channel : 0, 0, 1, K);
-  accumulate(keys, K, columns, k, kRow, <usize>a.v + <usize>keyBegin * vRow + valueColumn, vRow, state, stateRow);
-  for (let t: i32 = 0; t < keys && a.flags & NORMALIZE; t++) accumulateRow(z, k + <usize>t * kRow, K);
-  const q = <usize>a.q + <usize>queryBegin * qRow + keyHead;
-  const o = <usize>a.o + <usize>queryBegin * oRow + valueColumn;
-  readRows(queries, columns, K, q, qRow, state, stateRow, o, oRow);
-  for (let t: i32 = 0; t < queries; t++) {
-    let factor = a.scale;
-    if (a.flags & NORMALIZE) {
-      const d = a.scale * dot(q + <usize>t * qRow, z, K) + a.eps;
-      factor = d == 0 ? 0 : a.scale / d;
-    }
-    if (factor != 1) scaleOperand(o + <usize>t * oRow, columns, factor);
+  const map = a.flags >> MAP_SHIFT;
+  const block = z + (<usize>padded(K) << 2), blockRow = <usize>padded(K) << 2;
+  for (let t: i32 = 0; t < keys; t += BLOCK) {
+    const rows = min(BLOCK, keys - t);
+    const left = mappedRows(map, k + <usize>t * kRow, kRow, rows, K, block, blockRow);
+    const leftRow = map ? blockRow : kRow;
+    gemmBlock(K, columns, rows, left, 4, leftRow, v + <usize>t * vRow, vRow, state, stateRow, 1);
+    for (let i: i32 = 0; i < rows && a.flags & NORMALIZE; i++) accumulateRow(z, left + <usize>i * leftRow, K);
+  }
+  for (let t: i32 = 0; t < queries; t += BLOCK) {
+    const rows = min(BLOCK, queries - t);
+    const left = mappedRows(map, q + <usize>t * qRow, qRow, rows, K, block, blockRow);
+    const leftRow = map ? blockRow : qRow;
+    gemmBlock(rows, columns, K, left, leftRow, 4, state, stateRow, o + <usize>t * oRow, oRow, 0);
+    for (let i: i32 = 0; i < rows; i++)
+      finishRow(a, left + <usize>i * leftRow, z, o + <usize>(t + i) * oRow, columns);
   }
   if (a.flags & FINAL_STATE) storeRows(<usize>a.finalState + carried, <usize>V << 2, state, stateRow, K, columns, false);
   if (a.flags & FINAL_NORMALIZER && column == 0) storeRow(<usize>a.finalNormalizer + channel, z, K);

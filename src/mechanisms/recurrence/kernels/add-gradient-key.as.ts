@@ -2,6 +2,7 @@
 import {
   gemmBlock, gemmUpperLeft, transposeBlock,
 } from "../../../device/wasm/kernels/generated/tile.as";
+import { slopeRows } from "../../feature-maps/kernels/pointwise.as";
 import { KEY, NONE, decayColumns, decayRows } from "./add-decay.as";
 import { NORMALIZE } from "./add-forward.as";
 import { GATE_GRADIENT, Gradient } from "./add-gradient.as";
@@ -50,6 +51,7 @@ export function keyPart(r: Gradient): void {
     addScaled(r.result, r.inner, 1, <i32>(<usize>rows * r.row >> 2));
     addDiagonal(r, r.q);
   } else innerPart(r, r.result, 1);
+  slopeRows(r.map, r.result, r.row, r.k, r.kStep, rows, r.keyWidth);
   storeRows(r.dk, r.dkRow, r.result, r.row, rows, r.keyWidth, r.add);
 }
 

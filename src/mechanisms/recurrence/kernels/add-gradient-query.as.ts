@@ -4,6 +4,7 @@ import {
   gemmBlock, gemmLower, gemmLowerLeft, transposeBlock,
 } from "../../../device/wasm/kernels/generated/tile.as";
 import { fma } from "../../../device/wasm/kernels/simd.as";
+import { slopeRows } from "../../feature-maps/kernels/pointwise.as";
 import { KEY, NONE, decayColumns, firstLanes, maskScores } from "./add-decay.as";
 import { NORMALIZE } from "./add-forward.as";
 import { GATE_GRADIENT, Gradient } from "./add-gradient.as";
@@ -98,6 +99,7 @@ export function queryPart(r: Gradient): void {
     keepProduct(r, r.gateQ, r.q, r.result);
     addDiagonal(r, r.k);
   }
+  slopeRows(r.map, r.result, r.row, r.q, r.qStep, rows, K);
   storeRows(r.dq, r.dqRow, r.result, r.row, rows, K, r.add);
 }
 

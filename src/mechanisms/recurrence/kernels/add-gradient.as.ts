@@ -1,6 +1,7 @@
 // What the two scans of the additive backward share: the record of one value head and its memory.
+import { IDENTITY, mappedRows } from "../../feature-maps/kernels/pointwise.as";
 import { Chunk, HEAD, KEY, NONE, RECORD, SCALAR, layTables, prepareChunk, setRows } from "./add-decay.as";
-import { NORMALIZE } from "./add-forward.as";
+import { MAP_SHIFT, NORMALIZE } from "./add-forward.as";
 import { clear, fillWith, loadRows, padded } from "./add-rows.as";
 
 /** Flags beyond those of the forward: gradients that are wanted. FINAL_… say which cotangents are there. */
@@ -25,13 +26,14 @@ export class GradientArguments {
 @unmanaged
 export class Gradient extends Chunk {
   flags: i32;
+  map: i32;
   valueWidth: i32;
   length: i32;
   /** Whether dq and dk add to what earlier value heads of the group left. */
   add: bool;
   /** The sequence's first rows. */
   q0: usize; k0: usize; v0: usize; g0: usize; dO0: usize; dq0: usize; dk0: usize; dv0: usize; dg0: usize;
-  /** The chunk's rows: with a decay copies that are padded with zeros, else the operands' own; and results in place. */
+  /** The chunk's rows: with a decay or mapped copies that are padded with zeros, else the operands' own; and results in place. */
   q: usize; k: usize; v: usize; dO: usize; dq: usize; dk: usize; dv: usize; dg: usize;
   qStep: usize; kStep: usize; vStep: usize; dOStep: usize;
   copies: usize;
@@ -112,6 +114,7 @@ export function openGradient(a: GradientArguments, scratch: usize): Gradient {
   r.size = r.decay == KEY ? min(a.chunk, 16) : a.chunk;
   setRows(r);
   r.flags = a.flags;
+  r.map = a.flags >> MAP_SHIFT;
   r.scale = a.scale;
   r.eps = a.eps;
   r.qRow = <usize>a.qStride << 2;
@@ -140,6 +143,12 @@ function rowsOf(r: Gradient, from: usize, fromRow: usize, to: usize, toRow: usiz
   return to;
 }
 
+/** Rows of keys or queries: mapped copies where there is a map. */
+function keyRowsOf(r: Gradient, from: usize, fromRow: usize, to: usize): usize {
+  if (r.map == IDENTITY) return rowsOf(r, from, fromRow, to, r.row, r.keyWidth);
+  return mappedRows(r.map, from, fromRow, r.rows, r.keyWidth, to, r.row);
+}
+
 /** The i-th of the records side by side. */
 export function recordAt(scratch: usize, i: i32): Gradient {
   return changetype<Gradient>(scratch + <usize>i * RECORD);
@@ -157,9 +166,9 @@ export function openChunk(r: Gradient, t: i32): void {
   r.rows = min(r.size, r.length - t);
   r.g = r.g0 + at * r.gRow;
   prepareChunk(r);
-  r.kStep = r.decay == NONE ? r.kRow : r.row;
+  r.kStep = r.decay == NONE && r.map == IDENTITY ? r.kRow : r.row;
   r.vStep = r.decay == NONE ? r.vRow : r.stateRow;
-  r.k = rowsOf(r, r.k0 + at * r.kRow, r.kRow, r.copies, r.row, r.keyWidth);
+  r.k = keyRowsOf(r, r.k0 + at * r.kRow, r.kRow, r.copies);
   r.v = rowsOf(r, r.v0 + at * r.vRow, r.vRow, r.copies + <usize>r.size * r.row, r.stateRow, r.valueWidth);
 }
 
@@ -168,9 +177,9 @@ export function openBoth(r: Gradient, t: i32): void {
   openChunk(r, t);
   const at = <usize>t;
   const copies = r.copies + <usize>r.size * (r.row + r.stateRow);
-  r.qStep = r.decay == NONE ? r.qRow : r.row;
+  r.qStep = r.decay == NONE && r.map == IDENTITY ? r.qRow : r.row;
   r.dOStep = r.decay == NONE ? r.dORow : r.stateRow;
-  r.q = rowsOf(r, r.q0 + at * r.qRow, r.qRow, copies, r.row, r.keyWidth);
+  r.q = keyRowsOf(r, r.q0 + at * r.qRow, r.qRow, copies);
   r.dO = rowsOf(r, r.dO0 + at * r.dORow, r.dORow, copies + <usize>r.size * r.row, r.stateRow, r.valueWidth);
   r.dq = r.dq0 + at * r.dqRow;
   r.dk = r.dk0 + at * r.dkRow;

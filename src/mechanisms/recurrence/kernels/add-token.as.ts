@@ -2,9 +2,10 @@
 // rows of a slab of states.
 import { exp4, expm14 } from "../../../device/wasm/kernels/math.as";
 import { fma } from "../../../device/wasm/kernels/simd.as";
+import { mappedRows } from "../../feature-maps/kernels/pointwise.as";
 import { HEAD, KEY, NONE } from "./add-decay.as";
-import { ForwardArguments, NORMALIZE, enter, leave, locate, openForward } from "./add-forward.as";
-import { loadTail, storeTail, sumLanes } from "./add-rows.as";
+import { ForwardArguments, MAP_SHIFT, NORMALIZE, enter, leave, locate, openForward } from "./add-forward.as";
+import { loadTail, padded, storeTail, sumLanes } from "./add-rows.as";
 
 /** Channels live in [0, width): S <- S·factor + (S and keep) with slow decays as S += expm1(g)·S. */
 function tokenFactors(decay: i32, g: usize, width: i32, factor: usize, keep: usize): void {
@@ -178,10 +179,12 @@ export function recurrence_addRecurrent_forward(args: usize, begin: i32, end: i3
     if (f.decay == NONE || f.decay == HEAD) tokenFactors(f.decay, f.g, f.keyWidth, f.factor, f.keep);
     for (let t: i32 = 0; t < rows; t++) {
       if (f.decay > HEAD) tokenFactors(f.decay, f.g, f.keyWidth, f.factor, f.keep);
+      const q = mappedRows(f.map, f.q, 0, 1, f.keyWidth, f.plainQ, f.row);
+      const k = mappedRows(f.map, f.k, 0, 1, f.keyWidth, f.plainK, f.row);
       let finish = f.scale;
       if (f.flags & NORMALIZE)
-        finish = finishOf(f.scale, f.scale * normalizerToken(f.keyWidth, f.normalizer, f.q, f.k, f.factor, f.keep) + f.eps);
-      token(f.decay, f.keyWidth, f.columns, f.state, f.stateRow, f.q, f.k, f.v, f.o, f.factor, f.keep, finish);
+        finish = finishOf(f.scale, f.scale * normalizerToken(f.keyWidth, f.normalizer, q, k, f.factor, f.keep) + f.eps);
+      token(f.decay, f.keyWidth, f.columns, f.state, f.stateRow, q, k, f.v, f.o, f.factor, f.keep, finish);
       f.q += f.qRow;
       f.k += f.kRow;
       f.v += f.vRow;
@@ -201,13 +204,16 @@ class StepArguments {
 }
 
 /** One row's token through one value head of its slot. */
-function stepUnit(a: StepArguments, row: i32, head: i32, factor: usize, keep: usize): void {
+function stepUnit(a: StepArguments, row: i32, head: i32, scratch: usize): void {
   const decay = a.flags & 3;
   const K = a.keyWidth;
   const V = a.valueWidth;
+  const line = <usize>padded(K) << 2;
+  const factor = scratch, keep = factor + line, mappedQ = keep + line, mappedK = mappedQ + line;
+  const map = a.flags >> MAP_SHIFT;
   const keyHead = <usize>(head / (a.valueHeads / a.heads) * K) << 2;
-  const q = <usize>a.q + (<usize>(row * a.qStride) << 2) + keyHead;
-  const k = <usize>a.k + (<usize>(row * a.kStride) << 2) + keyHead;
+  const q = mappedRows(map, <usize>a.q + (<usize>(row * a.qStride) << 2) + keyHead, 0, 1, K, mappedQ, line);
+  const k = mappedRows(map, <usize>a.k + (<usize>(row * a.kStride) << 2) + keyHead, 0, 1, K, mappedK, line);
   const v = <usize>a.v + (<usize>(row * a.vStride + head * V) << 2);
   const o = <usize>a.o + (<usize>(row * a.oStride + head * V) << 2);
   const gateRow = decay > HEAD ? row * a.gStride : 0;
@@ -225,6 +231,5 @@ function stepUnit(a: StepArguments, row: i32, head: i32, factor: usize, keep: us
 // have different slots.
 export function recurrence_addStep_forward(args: usize, begin: i32, end: i32, scratch: usize): void {
   const a = changetype<StepArguments>(args);
-  const keep = scratch + (<usize>((a.keyWidth + 3) & ~3) << 2);
-  for (let unit = begin; unit < end; unit++) stepUnit(a, unit / a.valueHeads, unit % a.valueHeads, scratch, keep);
+  for (let unit = begin; unit < end; unit++) stepUnit(a, unit / a.valueHeads, unit % a.valueHeads, scratch);
 }

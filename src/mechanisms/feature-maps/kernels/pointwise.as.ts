@@ -1,0 +1,108 @@
+// Maps of every channel alone, applied to rows as a kernel reads them; and their slopes from the mapped rows. Rows in
+// scratch are padded with zeros, also where the map of 0 is not 0. Strides are in bytes.
+import { loadLanes } from "../../../device/wasm/kernels/lanes.as";
+import { exp4, expBelow4, expm14, storeExp8 } from "../../../device/wasm/kernels/math.as";
+import { softplus4 } from "../../../device/wasm/kernels/sigmoid.as";
+
+/** Rows as they are. */
+export const IDENTITY: i32 = 0;
+const ELU_PLUS_ONE: i32 = 1;
+const RELU: i32 = 2;
+const EXP: i32 = 3;
+const SOFTPLUS: i32 = 4;
+
+// prettier-ignore
+const MASKS = memory.data<u32>([
+  0, 0, 0, 0, 0xffffffff, 0, 0, 0, 0xffffffff, 0xffffffff, 0, 0, 0xffffffff, 0xffffffff, 0xffffffff, 0,
+], 16);
+
+/** φ in each lane; x + 1 is x above 0 and exp(0) beside it. */
+// @ts-ignore: decorator
+@inline function value4(map: i32, x: v128): v128 {
+  const zero = i32x4.splat(0);
+  if (map == ELU_PLUS_ONE) return f32x4.add(f32x4.pmax(x, zero), expBelow4(f32x4.pmin(x, zero)));
+  if (map == RELU) return f32x4.pmax(x, zero);
+  if (map == EXP) return exp4(x);
+  if (map == SOFTPLUS) return softplus4(x);
+  return x;
+}
+
+/** The slope of φ in each lane, from y = φ(x). */
+// @ts-ignore: decorator
+@inline function slope4(map: i32, y: v128): v128 {
+  const one = f32x4.splat(1);
+  if (map == ELU_PLUS_ONE) return f32x4.pmin(y, one);
+  if (map == RELU) return v128.and(one, f32x4.gt(y, i32x4.splat(0)));
+  if (map == EXP) return y;
+  if (map == SOFTPLUS) return f32x4.neg(expm14(f32x4.neg(y)));
+  return one;
+}
+
+/** Whole vectors of a row, and the 1 to 3 floats behind them with a zero in every other lane. */
+// @ts-ignore: decorator
+@inline function mapRow(map: i32, dst: usize, src: usize, width: i32): void {
+  let j: i32 = 0;
+  for (; j + 4 <= width; j += 4, src += 16, dst += 16) v128.store(dst, value4(map, v128.load(src)));
+  if (j == width) return;
+  const live = width - j;
+  v128.store(dst, v128.and(value4(map, loadLanes(src, live)), v128.load(MASKS + (<usize>live << 4))));
+}
+
+// @ts-ignore: decorator
+@inline function slopeRow(map: i32, dst: usize, y: usize, width: i32): void {
+  for (const end = dst + (<usize>width << 2); dst < end; dst += 16, y += 16)
+    v128.store(dst, f32x4.mul(v128.load(dst), slope4(map, v128.load(y))));
+}
+
+/** Eight lanes at a time, so that tier C pairs them. */
+function eluPlusOneRow(dst: usize, src: usize, width: i32): void {
+  let j: i32 = 0;
+  if (TIER == 2) {
+    const zero = i32x4.splat(0);
+    for (; j + 8 <= width; j += 8, src += 32, dst += 32) {
+      storeExp8(dst, f32x4.pmin(v128.load(src), zero), f32x4.pmin(v128.load(src, 16), zero));
+      const x0 = f32x4.add(f32x4.pmax(v128.load(src), zero), v128.load(dst));
+      const x1 = f32x4.add(f32x4.pmax(v128.load(src, 16), zero), v128.load(dst, 16));
+      v128.store(dst, x0);
+      v128.store(dst, x1, 16);
+    }
+  }
+  mapRow(ELU_PLUS_ONE, dst, src, width - j);
+}
+
+function oneRow(map: i32, dst: usize, src: usize, width: i32): void {
+  if (map == ELU_PLUS_ONE) eluPlusOneRow(dst, src, width);
+  else if (map == RELU) mapRow(RELU, dst, src, width);
+  else if (map == EXP) mapRow(EXP, dst, src, width);
+  else if (map == SOFTPLUS) mapRow(SOFTPLUS, dst, src, width);
+  else mapRow(IDENTITY, dst, src, width);
+}
+
+/** φ of operand rows into scratch rows with zeros up to their stride. */
+export function mapRows(map: i32, dst: usize, dstRow: usize, src: usize, srcRow: usize, rows: i32, width: i32): void {
+  const zero = i32x4.splat(0);
+  const live = <usize>((width + 3) & ~3) << 2;
+  for (let i: i32 = 0; i < rows; i++, dst += dstRow, src += srcRow) {
+    oneRow(map, dst, src, width);
+    for (let at = live; at < dstRow; at += 16) v128.store(dst + at, zero);
+  }
+}
+
+/** Operand rows as they lie where there is no map, else mapped copies at `to`. */
+export function mappedRows(map: i32, from: usize, fromRow: usize, rows: i32, width: i32, to: usize, toRow: usize): usize {
+  if (map == IDENTITY) return from;
+  mapRows(map, to, toRow, from, fromRow, rows, width);
+  return to;
+}
+
+/** dst_i <- dst_i times the slope of φ at the mapped row y_i, over padded scratch rows. */
+export function slopeRows(map: i32, dst: usize, dstRow: usize, y: usize, yRow: usize, rows: i32, width: i32): void {
+  if (map == IDENTITY) return;
+  const whole = (width + 3) & ~3;
+  for (let i: i32 = 0; i < rows; i++, dst += dstRow, y += yRow) {
+    if (map == ELU_PLUS_ONE) slopeRow(ELU_PLUS_ONE, dst, y, whole);
+    else if (map == RELU) slopeRow(RELU, dst, y, whole);
+    else if (map == EXP) slopeRow(EXP, dst, y, whole);
+    else slopeRow(SOFTPLUS, dst, y, whole);
+  }
+}
