@@ -1,5 +1,6 @@
+import type { Storage } from "../src/device/device.ts";
 import { type Device, hostDevice } from "../src/device/index.ts";
-import { readLimit } from "../src/device/limits.ts";
+import { readLimitOf } from "../src/device/limits.ts";
 import { LanguageModel } from "../src/generate/language-model.ts";
 import type { DecoderConfig } from "../src/models/config.ts";
 import { Decoder } from "../src/models/decoder.ts";
@@ -23,7 +24,29 @@ function modelOf(id: string, device: Device): LanguageModel {
   return new LanguageModel(decoder, bytes(), device);
 }
 
-/** Steps of several rows beside what bounds them: reading the weights and states once, and the multiply-adds. */
+/**
+ * What a step reads of weights and states, where it lies: everything its kernels were given that outlives the step, but
+ * for the table of embeddings, of which it reads a row.
+ */
+function operandsOf(device: Device, step: () => void): Set<Storage> {
+  const found = new Set<Storage>();
+  const run = device.run.bind(device);
+  device.run = (dispatch) => {
+    run(dispatch);
+    const isTable = dispatch.kernel.key.startsWith("embedding.");
+    for (const { storage } of dispatch.buffers) {
+      if (storage.persistent && storage.dtype === "float32" && !isTable) found.add(storage);
+    }
+  };
+  try {
+    step();
+  } finally {
+    device.run = run;
+  }
+  return found;
+}
+
+/** Steps of several rows beside what bounds them: reading the same weights and states once, and the multiply-adds. */
 async function* boundRows(id: string, { devices, peak, measure }: Context): AsyncGenerator<Row> {
   const device = devices.get(1)!;
   const model = modelOf(id, device);
@@ -31,19 +54,24 @@ async function* boundRows(id: string, { devices, peak, measure }: Context): Asyn
   for (const batch of batches) {
     const slots = Array.from({ length: batch }, () => model.takeSlot());
     const ids = new Int32Array(batch).fill(65);
-    const step = local("step", () => {
+    const step = (): void => {
       model.advance(slots, ids);
-    });
+    };
     const state = model.states.bytesPerSequence;
-    const size = 4 * parameterCount + batch * state;
+    step();
     const fma = peak.fma(device);
-    const reading = readLimit(device, size / 4);
-    const contenders = [step, local("read", reading.run), fma.contender];
+    const reading = readLimitOf(device, operandsOf(device, step));
+    const contenders = [local("step", step), local("read", reading.run), fma.contender];
     const [own, read, compute] = await interleave(contenders, measure);
     const operations = 2 * batch * (parameterCount + (2 * state) / 4);
     yield {
       ...{ name: `${id} × ${batch}`, id, batch, usPerToken: (own!.best * 1e6) / batch },
-      ...{ medianUs: (own!.median * 1e6) / batch, stepUs: own!.best * 1e6, readUs: read!.best * 1e6 },
+      ...{
+        medianUs: (own!.median * 1e6) / batch,
+        stepUs: own!.best * 1e6,
+        readUs: read!.best * 1e6,
+        readBytes: reading.amount,
+      },
       ...{ readShare: read!.best / own!.best, gflops: operations / own!.best / 1e9 },
       ...{ fmaShare: operations / own!.best / (fma.amount / compute!.best), stateBytes: state },
     };

@@ -51,6 +51,31 @@ export function readLimit(device: Device, floats: number): LimitJob {
   return jobOf(device, readKernel, [storage], [], { units, work: floats, amount: 4 * floats });
 }
 
+/**
+ * The same reading where the bytes of others lie: whole units of each storage of float32. Noted down where a device can,
+ * so that many storages cost little more than one.
+ */
+export function readLimitOf(device: Device, storages: Iterable<Storage>): LimitJob {
+  const parts = [...storages]
+    .map((storage) => ({ storage, units: Math.floor(storage.length / unitFloats) }))
+    .filter(({ units }) => units > 0);
+  const floats = parts.reduce((sum, { units }) => sum + units * unitFloats, 0);
+  const run = (): void => {
+    for (const { storage, units } of parts) {
+      const buffers = [{ storage, offset: 0 }];
+      const size = { units, work: units * unitFloats, scratchBytes: 512 };
+      device.run({ kernel: readKernel, buffers, ints: [], floats: [], ...size });
+    }
+  };
+  const recording = device.record?.(run).recording;
+  const isRepeatable = recording?.repeatable ?? false;
+  return {
+    amount: 4 * floats,
+    run: isRepeatable ? () => recording!.replay() : run,
+    release: () => recording?.dispose(),
+  };
+}
+
 function jobOf(
   device: Device,
   kernel: Kernel,
