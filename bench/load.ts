@@ -20,6 +20,11 @@ const config: DecoderConfig = {
 
 const pieceBytes = 2 ** 23;
 
+/** Loads until the engine has compiled what they run, as for every other figure. */
+const warmUp = 10;
+
+const median = (list: readonly number[]): number => [...list].sort((a, b) => a - b)[list.length >> 1]!;
+
 /** Seconds of reading a whole file into one shared memory, piece by piece: nothing is looked at. */
 async function plainRead(path: string, memory: Uint8Array): Promise<number> {
   const began = performance.now();
@@ -76,6 +81,7 @@ export const loadBench: Bench = {
     figure("load GB/s", "loadRate", 2),
     figure("read GB/s", "readRate", 2),
     percent("of read", "share"),
+    percent("medians", "medianShare"),
     figure("peak/weights", "peak", 3),
   ],
   async *run(context) {
@@ -93,20 +99,21 @@ export const loadBench: Bench = {
       const device = await openWasm({ threads: 1 });
       await timedLoad(folder, device);
       await plainRead(path, target);
+      for (let i = 0; i < warmUp; i++) await timedLoad(folder, device);
       const times: { load: number[]; read: number[] } = { load: [], read: [] };
-      for (let i = 0; i < Math.min(context.measure.samples ?? 7, 7); i++) {
+      for (let i = 0; i < (context.measure.samples ?? 15); i++) {
         times.read.push(await plainRead(path, target));
         times.load.push(await timedLoad(folder, device));
       }
       device.close();
-      const median = (list: number[]): number => [...list].sort((a, b) => a - b)[list.length >> 1]!;
-      const [own, plain] = [median(times.load), median(times.read)];
+      const best = { load: Math.min(...times.load), read: Math.min(...times.read) };
       yield {
         name: "gla F32",
         megabytes: bytes / 1e6,
-        loadRate: bytes / own / 1e9,
-        readRate: bytes / plain / 1e9,
-        share: plain / own,
+        loadRate: bytes / best.load / 1e9,
+        readRate: bytes / best.read / 1e9,
+        share: best.read / best.load,
+        medianShare: median(times.read) / median(times.load),
         peak: peakOf(folder) / bytes,
       };
     } finally {

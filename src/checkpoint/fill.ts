@@ -5,6 +5,7 @@ import type { Device } from "../device/device.ts";
 import { NumericsError } from "../errors.ts";
 import { sum } from "../ops/reduce/index.ts";
 import { quote } from "./header-json.ts";
+import type { TensorEntry } from "./safetensors.ts";
 import { safetensorsBytes } from "./safetensors-dtype.ts";
 import type { SafetensorsFile } from "./safetensors-file.ts";
 import { toFloat32, toFloat64 } from "./safetensors-values.ts";
@@ -32,34 +33,28 @@ interface Run {
   readonly found: FoundTensor;
   readonly from: number;
   readonly to: number;
-  /** Bytes from the beginning of the piece. */
-  readonly at: number;
+  /** Where the file is read to: the device's own memory, or a length of a buffer on the way there. */
+  readonly target: Uint8Array | number;
 }
 
-/** Neighbouring bytes of one file that are read at once. */
+/** Neighbouring bytes of one file that are read at once, into as many places as there are runs. */
 interface Piece {
   readonly file: SafetensorsFile;
   readonly begin: number;
   end: number;
   readonly runs: Run[];
-  /** Memory of the device that the file is read into as it is. */
-  readonly straight?: Uint8Array;
+  /** Bytes that go through a buffer. */
+  staged: number;
 }
 
-/** Small enough to stay in a core's cache on its way to the device, large enough that a read costs little. */
-const pieceBytes = 2 ** 21;
+/** From here on a longer read costs no less per byte. */
+const pieceBytes = 2 ** 23;
 
-const infinity = 0x7f800000;
-const magnitude = 0x7fffffff;
+/** Of these so many go through a buffer at most: they stay in a core's cache on their way. */
+const stagedBytes = 2 ** 21;
 
 /** Pieces that are read while one is looked at. */
 const readsAhead = 2;
-
-/** Nothing of a straight piece lies in a buffer, so that fewer of them are better. */
-const straightPieceBytes = 2 ** 23;
-
-/** From here on a read of its own is cheaper than a way through a buffer. */
-const straightBytes = 2 ** 18;
 
 /**
  * Streams tensors from their files into parameters that have room: a few pieces are under way at a time, and nothing else
@@ -75,12 +70,13 @@ export async function fill(
   const pieces = piecesOf(device, tensors);
   const total = pieces.reduce((sum, { begin, end }) => sum + end - begin, 0);
   const reading = options.signal === undefined ? {} : { signal: options.signal };
-  const buffers = Array.from({ length: readsAhead + 1 }, () => new Uint8Array(pieceBytes));
-  const read = (i: number): Promise<Uint8Array> | undefined => {
+  const staged = pieces.reduce((most, piece) => Math.max(most, piece.staged), 0);
+  const buffers = Array.from({ length: readsAhead + 1 }, () => new Uint8Array(staged));
+  const read = (i: number): Promise<readonly Uint8Array[]> | undefined => {
     const piece = pieces[i];
     if (piece === undefined) return undefined;
-    const target = piece.straight ?? buffers[i % buffers.length]!.subarray(0, piece.end - piece.begin);
-    const done = piece.file.readPiece(piece.begin, target, reading).then(() => target);
+    const targets = targetsOf(piece, buffers[i % buffers.length]!);
+    const done = piece.file.readPiece(piece.begin, targets, reading).then(() => targets);
     // An error that comes while the piece before is worked on is thrown when its turn comes.
     done.catch(() => {});
     return done;
@@ -91,8 +87,8 @@ export async function fill(
     for (const [i, piece] of pieces.entries()) {
       const held = (await underWay[i])!;
       underWay.push(read(i + readsAhead));
-      for (const run of piece.runs) take(device, piece, run, held, options.allowNaN ?? false);
-      bytes += held.length;
+      for (const [j, run] of piece.runs.entries()) take(device, run, held[j]!, options.allowNaN ?? false);
+      bytes += piece.end - piece.begin;
       options.onProgress?.(bytes, total);
     }
   } finally {
@@ -101,11 +97,31 @@ export async function fill(
   }
 }
 
-/** Brings a run of a piece that was read to its parameter, where it is not there already. */
-function take(device: Device, piece: Piece, run: Run, bytes: Uint8Array, allowNaN: boolean): void {
-  if (piece.straight === undefined) put(device, run, bytes, allowNaN);
-  else if (!allowNaN && sumIsNaN(run)) {
-    checkNumbers(new Float32Array(bytes.buffer, bytes.byteOffset, run.to - run.from), run);
+function targetsOf({ runs }: Piece, buffer: Uint8Array): Uint8Array[] {
+  let at = 0;
+  return runs.map(({ target }) => {
+    if (typeof target !== "number") return target;
+    at += target;
+    return buffer.subarray(at - target, at);
+  });
+}
+
+/** Brings a run that was read to its parameters, where it is not there already, and looks for NaN. */
+function take(device: Device, { found, from, to, target }: Run, bytes: Uint8Array, allowNaN: boolean): void {
+  const { dtype } = found.placed;
+  const width = safetensorsBytes(dtype);
+  for (const segment of found.planned.segments()) {
+    const begin = Math.max(from, segment.begin);
+    const end = Math.min(to, segment.end);
+    if (begin >= end) continue;
+    const { layout } = segment.part.value;
+    const offset = layout.offset + segment.offset + begin - segment.begin;
+    const elements = new Tensor({ storage: layout.storage, offset, strides: [1] }, [end - begin]);
+    if (typeof target === "number") {
+      const own = bytes.subarray((begin - from) * width, (end - from) * width);
+      put(device, elements, { dtype, shape: [end - begin], bytes: own });
+    }
+    if (!allowNaN) checkNumbers(device, elements, found.name);
   }
 }
 
@@ -123,21 +139,16 @@ function piecesOf(device: Device, tensors: readonly FoundTensor[]): Piece[] {
     const { file, begin, end, dtype } = found.placed;
     const width = safetensorsBytes(dtype);
     const memory = memoryOf(device, found);
-    if (memory !== undefined) {
-      pieces.push(...straightPieces(found, memory));
-      piece = undefined;
-      continue;
-    }
     for (let at = begin; at < end; ) {
-      const room = piece === undefined ? 0 : pieceBytes - (piece.end - piece.begin);
-      if (piece === undefined || piece.file !== file || piece.end !== at || room < width) {
-        piece = { file, begin: at, end: at, runs: [] };
+      if (piece === undefined || piece.file !== file || piece.end !== at || roomOf(piece, memory) < width) {
+        piece = { file, begin: at, end: at, runs: [], staged: 0 };
         pieces.push(piece);
       }
-      const left = pieceBytes - (piece.end - piece.begin);
-      const length = Math.min(end - at, Math.floor(left / width) * width);
+      const length = Math.min(end - at, Math.floor(roomOf(piece, memory) / width) * width);
       const from = (at - begin) / width;
-      piece.runs.push({ found, from, to: from + length / width, at: piece.end - piece.begin });
+      const target = memory?.subarray(at - begin, at - begin + length) ?? length;
+      piece.runs.push({ found, from, to: from + length / width, target });
+      if (memory === undefined) piece.staged += length;
       piece.end += length;
       at += length;
     }
@@ -145,73 +156,33 @@ function piecesOf(device: Device, tensors: readonly FoundTensor[]): Piece[] {
   return pieces;
 }
 
+/** Bytes that a piece has room for. */
+function roomOf({ begin, end, staged }: Piece, memory: Uint8Array | undefined): number {
+  const room = pieceBytes - (end - begin);
+  return memory === undefined ? Math.min(room, stagedBytes - staged) : room;
+}
+
 /** The device's own memory of a tensor that needs nothing done on its way there. */
 function memoryOf(device: Device, { planned, placed }: FoundTensor): Uint8Array | undefined {
   const { parts } = planned;
   const { layout, size, dtype } = parts[0]!.value;
-  const isPlain = placed.dtype === "F32" && dtype === "float32" && parts.length === 1;
-  if (!isPlain || placed.end - placed.begin < straightBytes) return undefined;
+  if (placed.dtype !== "F32" || dtype !== "float32" || parts.length > 1) return undefined;
   const view = device.view?.(layout, size);
   return view && new Uint8Array(view.buffer, view.byteOffset, view.byteLength);
 }
 
-function straightPieces(found: FoundTensor, memory: Uint8Array): Piece[] {
-  const { file, begin, end } = found.placed;
-  const pieces: Piece[] = [];
-  for (let at = begin; at < end; at += straightPieceBytes) {
-    const to = Math.min(end, at + straightPieceBytes);
-    const run: Run = { found, from: (at - begin) / 4, to: (to - begin) / 4, at: 0 };
-    pieces.push({ file, begin: at, end: to, runs: [run], straight: memory.subarray(at - begin, to - begin) });
-  }
-  return pieces;
+function put(device: Device, { layout, size, dtype }: Tensor, entry: TensorEntry): void {
+  const memory = device.view?.(layout, size);
+  if (memory instanceof Float32Array) toFloat32(entry, memory);
+  else device.write(layout, dtype === "float64" ? toFloat64(entry) : toFloat32(entry));
 }
 
-function put(device: Device, run: Run, bytes: Uint8Array, allowNaN: boolean): void {
-  const { from, to, at } = run;
-  const { planned, placed } = run.found;
-  const length = (to - from) * safetensorsBytes(placed.dtype);
-  const entry = { dtype: placed.dtype, shape: [to - from], bytes: bytes.subarray(at, at + length) };
-  const isWide = planned.parts[0]!.value.dtype === "float64";
-  const values = isWide ? toFloat64(entry) : toFloat32(entry);
-  if (!allowNaN) checkNumbers(values, run);
-  for (const segment of planned.segments()) {
-    const begin = Math.max(from, segment.begin);
-    const end = Math.min(to, segment.end);
-    if (begin >= end) continue;
-    const { storage, offset } = segment.part.value.layout;
-    const target = { storage, offset: offset + segment.offset + begin - segment.begin };
-    device.write(target, values.subarray(begin - from, end - from));
-  }
-}
-
-/** Whether the device finds no sum of elements that it holds: one is NaN, or infinities cancel. */
-function sumIsNaN({ found, from, to }: Run): boolean {
-  const { layout, device } = found.planned.parts[0]!.value;
-  const elements = new Tensor({ ...layout, offset: layout.offset + from, strides: [1] }, [to - from]);
-  return scope(device, () => noGrad(() => Number.isNaN(sum(elements).dataSync()[0])));
-}
-
-function checkNumbers(values: Float32Array | Float64Array, { found }: Run): void {
-  const hasNaN =
-    values instanceof Float32Array ? holdsNaN(values) : values.some((value) => Number.isNaN(value));
-  if (!hasNaN) return;
+function checkNumbers(device: Device, elements: Tensor, name: string): void {
+  const total = scope(device, () => noGrad(() => sum(elements).dataSync()[0]!));
+  // Infinities that cancel have no sum either.
+  if (!Number.isNaN(total) || !elements.dataSync().some((value) => Number.isNaN(value))) return;
   throw new NumericsError(
-    `[load] weights are no numbers: expected finite values in ${quote(found.name)}, got NaN`,
+    `[load] weights are no numbers: expected finite values in ${quote(name)}, got NaN`,
     "The file is damaged, or its training diverged; allowNaN loads it nevertheless.",
   );
-}
-
-/** The bits of a NaN without its sign lie above those of infinity. Compared as integers, without a branch for each. */
-function holdsNaN(values: Float32Array): boolean {
-  const bits = new Int32Array(values.buffer, values.byteOffset, values.length);
-  const even = bits.length & ~3;
-  let found = 0;
-  for (let i = 0; i < even; i += 4) {
-    found |= infinity - (bits[i]! & magnitude);
-    found |= infinity - (bits[i + 1]! & magnitude);
-    found |= infinity - (bits[i + 2]! & magnitude);
-    found |= infinity - (bits[i + 3]! & magnitude);
-  }
-  for (let i = even; i < bits.length; i++) found |= infinity - (bits[i]! & magnitude);
-  return found < 0;
 }

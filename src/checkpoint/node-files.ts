@@ -28,6 +28,8 @@ const pieceBytes = 2 ** 30;
 /** What is used of an open file; the declarations of a browser's program know no other. */
 export interface ReadableFile {
   read(target: Uint8Array, offset: number, length: number, position: number): Promise<{ bytesRead: number }>;
+  /** Fills several targets in one call, where the host can. */
+  readv?(targets: readonly Uint8Array[], position: number): Promise<{ bytesRead: number }>;
   close(): Promise<void>;
 }
 
@@ -45,6 +47,26 @@ export async function readAt(
     const { bytesRead } = await handle.read(target, done, length, position + done);
     if (bytesRead === 0) break;
     done += bytesRead;
+  }
+  return done;
+}
+
+/** Fills targets one after the other from a place in the file; the number of bytes that were there. */
+export async function readInto(
+  handle: ReadableFile,
+  targets: readonly Uint8Array[],
+  position: number,
+  signal: AbortSignal | undefined,
+): Promise<number> {
+  signal?.throwIfAborted();
+  // One call for all of them takes one way through the system, and reads what it can.
+  let done = handle.readv === undefined ? 0 : (await handle.readv(targets, position)).bytesRead;
+  let begin = 0;
+  for (const target of targets) {
+    const end = begin + target.length;
+    if (done < end) done += await readAt(handle, target.subarray(done - begin), position + done, signal);
+    if (done < end) break;
+    begin = end;
   }
   return done;
 }

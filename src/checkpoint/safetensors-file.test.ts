@@ -6,7 +6,7 @@ import { join } from "node:path";
 import { after, before, test } from "node:test";
 import { DisposedError, FormatError, ShapeError, UnsupportedError } from "../errors.ts";
 import { type TensorSource, writeSafetensors } from "./safetensors.ts";
-import { openSafetensors, saveSafetensors } from "./safetensors-file.ts";
+import { openHandle, openSafetensors, saveSafetensors } from "./safetensors-file.ts";
 import { fromValues } from "./safetensors-values.ts";
 
 let folder = "";
@@ -49,6 +49,40 @@ test("tensors are read one by one from an open file", async () => {
   await file.close();
   await file.close();
   await assert.rejects(file.read("a"), DisposedError);
+});
+
+test("a piece is read into several targets, however little of it each call gives", async () => {
+  await saveSafetensors(at("model.safetensors"), tensors, metadata);
+  const bytes = new Uint8Array(await readFile(at("model.safetensors")));
+  const lengths = [3, 0, 8, 1, 10];
+  for (const most of [1, 4, 11, 100]) {
+    const handle = {
+      read: async (target: Uint8Array, offset: number, length: number, position: number) => {
+        const piece = bytes.subarray(position, position + Math.min(most, length));
+        target.set(piece, offset);
+        return { bytesRead: piece.length };
+      },
+      readv: async (targets: readonly Uint8Array[], position: number) => {
+        let bytesRead = 0;
+        for (const target of targets) {
+          const from = position + bytesRead;
+          const piece = bytes.subarray(from, from + Math.min(target.length, most - bytesRead));
+          target.set(piece);
+          bytesRead += piece.length;
+        }
+        return { bytesRead };
+      },
+      close: async () => {},
+    };
+    const { readv: _, ...plain } = handle;
+    for (const reading of [handle, plain]) {
+      const file = await openHandle("model", reading, bytes.length);
+      const targets = lengths.map((length) => new Uint8Array(length));
+      await file.readPiece(2, targets);
+      assert.deepEqual(Buffer.concat(targets), Buffer.from(bytes.subarray(-27 + 2, -27 + 24)));
+      await assert.rejects(file.readPiece(6, targets), { code: "E_FORMAT", message: /expected 22 bytes/ });
+    }
+  }
 });
 
 test("sources are asked for their bytes one after the other, once each", async () => {

@@ -1,6 +1,6 @@
 import { DisposedError, FormatError, isLinnetError, ShapeError } from "../errors.ts";
 import { quote } from "./header-json.ts";
-import { nodeFiles, type ReadableFile, readAt, writeAll } from "./node-files.ts";
+import { nodeFiles, type ReadableFile, readAt, readInto, writeAll } from "./node-files.ts";
 import { layOut, type TensorEntry, type TensorSource } from "./safetensors.ts";
 import { safetensorsBytes } from "./safetensors-dtype.ts";
 import {
@@ -73,18 +73,20 @@ export class SafetensorsFile {
   }
 
   /**
-   * Reads a piece of the data that tensors lie in, `begin` bytes behind its beginning: what streams through many tensors.
+   * Reads a piece of the data that tensors lie in, `begin` bytes behind its beginning, into targets that it fills one after
+   * the other: what streams through many tensors.
    *
    * Throws FormatError for a file that shrank, DisposedError after `close`, and the reason of an aborted signal.
    */
-  async readPiece(begin: number, target: Uint8Array, { signal }: Abortable = {}): Promise<void> {
+  async readPiece(begin: number, targets: readonly Uint8Array[], { signal }: Abortable = {}): Promise<void> {
     if (!this.#isOpen) {
       throw new DisposedError(`[safetensors] ${this.name} was closed: expected an open file to read from`);
     }
-    const count = await readAt(this.#handle, target, this.#dataStart + begin, signal);
-    if (count === target.length) return;
+    const length = targets.reduce((sum, target) => sum + target.length, 0);
+    const count = await readInto(this.#handle, targets, this.#dataStart + begin, signal);
+    if (count === length) return;
     throw new FormatError(
-      `[safetensors] ${this.name} shrank since it was opened: expected ${target.length} bytes from ${begin} of its data on, got ${count}`,
+      `[safetensors] ${this.name} shrank since it was opened: expected ${length} bytes from ${begin} of its data on, got ${count}`,
     );
   }
 

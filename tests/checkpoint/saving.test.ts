@@ -5,6 +5,8 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
 import { fileURLToPath } from "node:url";
+import { noGrad } from "../../src/autograd/tape.ts";
+import { tensor } from "../../src/autograd/tensor.ts";
 import { load } from "../../src/checkpoint/load.ts";
 import { readSafetensors } from "../../src/checkpoint/safetensors.ts";
 import { toFloat64 } from "../../src/checkpoint/safetensors-values.ts";
@@ -116,10 +118,28 @@ test("what no format has words for is refused with the reasons", async () => {
   });
 });
 
+const presetFormats = {
+  ...{ "delta-net": "delta_net", "gated-delta-net": "gated_deltanet", gla: "gla", mamba2: "mamba2" },
+  ...{ "qwen3-next": "qwen3_next", "minimax-text-01": "minimax", "kimi-linear": "kimi_linear" },
+};
+
 test("presets of published models have a format that describes them", () => {
-  const types = ["delta-net", "gated-delta-net", "gla", "mamba2", "qwen3-next"].map((id) => {
-    const { format } = formatFor(preset(id).published);
-    return format.modelTypes[0];
-  });
-  assert.deepEqual(types, ["delta_net", "gated_deltanet", "gla", "mamba2", "qwen3_next"]);
+  for (const [id, type] of Object.entries(presetFormats)) {
+    assert.equal(formatFor(preset(id).published).format.modelTypes[0], type, id);
+  }
+});
+
+test("tiny presets of published models are saved in their formats and give the same logits when loaded", async () => {
+  const ids = tensor(device, [3, 14, 15, 92, 65, 35, 89], [1, 7], { dtype: "int32" });
+  for (const [id, type] of Object.entries(presetFormats)) {
+    const decoder = new Decoder(preset(id).tiny);
+    initialize(decoder, device, new Random(5));
+    await save(join(out, `tiny-${id}`), decoder, { modelType: type });
+    const model = await load(join(out, `tiny-${id}`), { device });
+    const [own, loaded] = [decoder, model.decoder].map((d) => noGrad(() => d.forward(ids).logits.dataSync()));
+    assert.ok(own!.some((value) => value !== own![0]));
+    assert.deepEqual(loaded, own, id);
+    model.dispose();
+    decoder.dispose();
+  }
 });

@@ -1,7 +1,8 @@
 import type { MixerChoice } from "../config.ts";
 import type { Preset } from "../preset.ts";
 
-const pattern = (latent: MixerChoice): MixerChoice[] => ["kda", "kda", "kda", latent];
+const kda: MixerChoice = { id: "kda", gateBias: false };
+const pattern = (latent: MixerChoice): MixerChoice[] => [kda, kda, kda, latent];
 
 /** Kimi Linear 48B-A3B: three layers of Kimi Delta Attention to one of latent attention without positions, 256 experts. */
 export const kimiLinear: Preset = {
@@ -16,6 +17,7 @@ export const kimiLinear: Preset = {
       valueWidth: 128,
       latentWidth: 512,
       sharedKeyWidth: 64,
+      normEps: 1e-6,
     }),
     mixer: { keyWidth: 128, valueWidth: 128 },
     feedForward: {
@@ -31,6 +33,7 @@ export const kimiLinear: Preset = {
       valueWidth: 16,
       latentWidth: 32,
       sharedKeyWidth: 8,
+      normEps: 1e-6,
     }),
     mixer: { keyWidth: 16, valueWidth: 16 },
     feedForward: {
