@@ -1,9 +1,9 @@
+import { nextTurn } from "../device/turn.ts";
 import { ConfigError } from "../errors.ts";
 import type { GenerateOptions, Generation } from "./generation.ts";
 import type { LanguageModel } from "./language-model.ts";
 import type { Session } from "./session.ts";
 import type { Stepper } from "./stepper.ts";
-import { nextTurn } from "./turn.ts";
 
 interface Waiting {
   readonly session: Session;

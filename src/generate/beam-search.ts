@@ -1,7 +1,7 @@
+import { Turns } from "../device/turn.ts";
 import { ConfigError } from "../errors.ts";
 import { likeliestOf, logProbabilities } from "./sampler.ts";
 import type { Session } from "./session.ts";
-import { Turns } from "./turn.ts";
 
 /** Options of `beamSearch`. */
 export interface BeamOptions {

@@ -1,6 +1,6 @@
+import { nextTurn } from "../device/turn.ts";
 import { ConfigError } from "../errors.ts";
 import type { Session } from "./session.ts";
-import { nextTurn } from "./turn.ts";
 
 /** Options of `prefill`. */
 export interface PrefillOptions {

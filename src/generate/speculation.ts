@@ -1,10 +1,10 @@
+import { Turns } from "../device/turn.ts";
 import { ConfigError } from "../errors.ts";
 import { Random } from "../tensor/random.ts";
 import type { LanguageModel } from "./language-model.ts";
 import { type Distribution, distribution, sample } from "./sampler.ts";
 import type { Session } from "./session.ts";
 import { type SourceOptions, seenBy, type Token, type TokenSource } from "./token-sources.ts";
-import { Turns } from "./turn.ts";
 
 /** What a speculative source is made for. */
 export interface SpeculationOptions extends SourceOptions {

@@ -1,5 +1,5 @@
+import { Turns } from "../device/turn.ts";
 import type { Session } from "./session.ts";
-import { Turns } from "./turn.ts";
 
 /** Feeds tokens to sessions: to each by itself, or to many together. */
 export interface Stepper {

@@ -8,6 +8,7 @@ export {
   labelledBatches,
   scoreClassifier,
 } from "./classification/index.ts";
+export { openTextClassifier, TextClassifier, type TextLabel } from "./classification/text-classifier.ts";
 export { type Comparison, type ComparisonPreset, compare } from "./comparison/experiment.ts";
 export type { Experiment } from "./comparison/experiment-entry.ts";
 export type { SequenceScore } from "./comparison/score.ts";

@@ -2,6 +2,7 @@ import { scope } from "../autograd/scope.ts";
 import { backward, noGrad } from "../autograd/tape.ts";
 import type { Tensor } from "../autograd/tensor.ts";
 import type { Device } from "../device/device.ts";
+import { Turns } from "../device/turn.ts";
 import { NumericsError } from "../errors.ts";
 import type { Module } from "../nn/module.ts";
 import { Random } from "../tensor/random.ts";
@@ -90,9 +91,12 @@ export async function* train<Batch>(
   const began = performance.now();
   const clock = (): number => (options.elapsed ?? 0) + (performance.now() - began) / 1000;
   const patience = new Patience(options.patience);
+  // A step awaits nothing that lets a signal or a timer in between.
+  const turns = new Turns();
   let skips = 0;
   let inARow = 0;
   for (let step = options.from ?? 1; step <= steps; step++) {
+    await turns.pass();
     signal?.throwIfAborted();
     const learningRate = rate * schedule(step, clock());
     const { loss, size } = await gradientsOf(task, options, step, accumulate);
@@ -167,7 +171,9 @@ export async function evaluate<Batch>(
 ): Promise<number> {
   let total = 0;
   let size = 0;
+  const turns = new Turns();
   for (const batch of batches) {
+    await turns.pass();
     const loss = scope(device, () =>
       noGrad(() => task.loss(batch, { training: false, random: new Random(0) })),
     );

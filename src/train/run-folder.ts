@@ -118,10 +118,12 @@ export class RunFolder {
     await saveSafetensors(this.file("resume"), resume, { ...place, checksum: await checksum(resume) });
     const published = new Map(weights);
     for (const [name, value] of run.average ?? []) published.set(name, await entryOf(value));
-    await saveSafetensors(this.file("model"), published, {
-      step: String(run.step),
-      checksum: await checksum(published),
-    });
+    await this.publish(published, run.step);
+  }
+
+  /** Writes the weights alone, of a model that will not be trained on. */
+  async saveModel(module: Module, step: number): Promise<void> {
+    await this.publish(await weightEntries(module), step);
   }
 
   /** Fills a module with the saved weights. */
@@ -163,6 +165,11 @@ export class RunFolder {
     } finally {
       await file.close();
     }
+  }
+
+  private async publish(weights: ReadonlyMap<string, TensorSource>, step: number): Promise<void> {
+    const more = { step: String(step), checksum: await checksum(weights) };
+    await saveSafetensors(this.file("model"), weights, more);
   }
 
   private async cutMetrics(step: number): Promise<void> {

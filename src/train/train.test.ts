@@ -65,6 +65,21 @@ test("training stops when evaluations get no better", async () => {
   assert.deepEqual(ends.at(-1), [20, "patience"]);
 });
 
+test("timers and signals get their turn between steps", async () => {
+  const { device, task, optimizer } = job();
+  const controller = new AbortController();
+  setTimeout(() => controller.abort(), 30);
+  await assert.rejects(
+    async () => {
+      const { signal } = controller;
+      // Would go on for minutes if the timer had to wait for its end.
+      const steps = 1_000_000;
+      for await (const _ of train(task, { device, optimizer, batches: () => 1, steps, signal }));
+    },
+    { name: "AbortError" },
+  );
+});
+
 test("a rate by the clock falls with the seconds, those before a resume included, and ends the run", async () => {
   const schedule = clockSchedule({ seconds: 10, warmup: 2, floor: 0.1 });
   assert.equal(schedule(1, 0), 0.5);

@@ -203,6 +203,47 @@ test(
     }),
 );
 
+test("a classifier of an experiment labels new texts, also one that was interrupted", { timeout }, () =>
+  inFolder(async (folder) => {
+    for (const label of ["ham", "spam"]) {
+      await mkdir(join(folder, "mails", label), { recursive: true });
+      for (let i = 0; i < 12; i++)
+        await writeFile(join(folder, "mails", label, `${i}.txt`), `${label} and ${label} again, ${i}`);
+    }
+    const experiment = ["experiment", "classification", "mails", "--only", "linear", "--threads", "1"];
+    const made = await linnet(folder, [...experiment, "--out", "runs/mails"]);
+    assert.equal(made.code, 0, made.stderr);
+    assert.match(made.stdout, /linnet classify runs\/mails\/linear FILES/);
+    const run = join(folder, "runs", "mails", "linear");
+    assert.deepEqual((await readdir(run)).sort(), ["config.json", "metrics.jsonl", "model.safetensors"]);
+    const steps = await stepsOf(run);
+    assert.deepEqual(steps, counted(steps.length));
+    await writeFile(join(folder, "new.jsonl"), '{"text":"ham and ham, 5"}\n{"text":"spam, spam again"}\n');
+    const asked = ["classify", "runs/mails/linear", "new.jsonl", "--text", "spam and spam", "--threads", "1"];
+    const found = await linnet(folder, [...asked, "--json"]);
+    assert.equal(found.code, 0, found.stderr);
+    const lines = found.stdout.trim().split("\n");
+    const answers = lines.map((line) => JSON.parse(line) as { name: string; label: string });
+    assert.deepEqual(
+      answers.map(({ label }) => label),
+      ["spam", "ham", "spam"],
+    );
+    assert.equal(answers[1]!.name, "new.jsonl:1");
+    const several = await linnet(folder, ["classify", "runs/mails", "--text", "ham"]);
+    assert.match(several.stderr, /expected one of runs\/mails\/linear/);
+    assert.equal(several.code, 2);
+    const again = await linnet(folder, [...experiment, "--out", "runs/mails"]);
+    assert.match(again.stderr, /already holds a run/);
+    const job = start(folder, [...experiment, "--preset", "paper", "--out", "runs/short"]);
+    await job.said("step 1 ");
+    job.child.kill("SIGINT");
+    assert.equal((await job.ended).code, 130);
+    const short = await linnet(folder, ["classify", "runs/short/linear", "--text", "ham"]);
+    assert.equal(short.code, 0, short.stderr);
+    assert.match(short.stdout, /^(ham|spam) +\d+\.\d % {2}ham\n$/);
+  }),
+);
+
 test("damaged and foreign runs end with 1 and say what is wrong", { timeout }, () =>
   inFolder(async (folder) => {
     await withText(folder);

@@ -1,5 +1,6 @@
 import type { Command } from "commander";
 import { bench } from "./bench.ts";
+import { classify } from "./classify.ts";
 import { convert } from "./convert.ts";
 import { demo } from "./demo.ts";
 import { doctor } from "./doctor.ts";
@@ -16,6 +17,7 @@ export const commands: readonly ((program: Command) => void)[] = [
   demo,
   train,
   generate,
+  classify,
   info,
   convert,
   experiment,

@@ -5,7 +5,7 @@ import { ConfigError } from "../../errors.ts";
 import { type Curve, svgPlot, terminalPlot } from "../../report/curves.ts";
 import { Progress } from "../../report/progress.ts";
 import { formatCount, table } from "../../report/table.ts";
-import type { Experiment } from "../../tasks/comparison/experiment-entry.ts";
+import type { Experiment, ExperimentOptions } from "../../tasks/comparison/experiment-entry.ts";
 import {
   type ComparisonProgress,
   type ComparisonRow,
@@ -43,7 +43,7 @@ export function experiment(program: Command): void {
       .option("--preset <name>", "quick, or paper for the published setting", "quick")
       .option("--seeds <number>", "seeds of each contender", positiveInteger, 1)
       .option("--only <names>", "contenders, parted by commas")
-      .option("--out <folder>", "folder of the plot and the figures (default: under runs/)")
+      .option("--out <folder>", "folder of the plot, the figures and classifiers (default: under runs/)")
       .option("--json", "print JSON"),
   );
   experimentImages(command);
@@ -58,6 +58,7 @@ ${list}
 Examples:
   linnet experiment mqar --preset quick --seeds 3
   linnet experiment classification mails/    (sub-folders are labels)
+  linnet classify runs/classification-quick/linear --text "…"
   linnet experiment masked book.txt --only softmax,linear
   linnet experiment reverse pairs.tsv        (SOURCE<tab>TARGET lines)`,
     )
@@ -97,38 +98,29 @@ async function run(
   const say = options.json ? (text: string) => void process.stderr.write(`${text}\n`) : console.log;
   const device = await openDevice(options);
   const runs: ComparisonRun[] = [];
-  let folder = options.out;
+  const folder = options.out ?? (await freeFolder(`runs/${name}-${options.preset}`));
   try {
     say(`${found.title}: ${preset.description}\n${describeDevice(device)}\n`);
-    await compareAll(found, device, path, options, { say, signal, runs });
+    await compareAll(found, device, { ...(path === undefined ? {} : { path }), folder, say }, options, {
+      ...{ signal, runs },
+    });
   } finally {
     device.close();
     // What was finished before an interruption is kept as well.
-    if (runs.length > 0) {
-      folder ??= await freeFolder(`runs/${name}-${options.preset}`);
-      await keep(folder, found, options.preset, runs);
-    }
+    if (runs.length > 0) await keep(folder, found, options.preset, runs);
   }
   const rows = summarize(runs);
   if (options.json)
     console.log(JSON.stringify({ experiment: name, preset: options.preset, rows, runs }, null, 2));
-  else show(found, rows, runs, folder ?? "runs");
+  else show(found, rows, runs, folder);
 }
 
 async function compareAll(
   { run: compare }: Experiment,
   device: Awaited<ReturnType<typeof openDevice>>,
-  path: string | undefined,
+  places: Pick<ExperimentOptions, "path" | "folder" | "say">,
   options: Options,
-  {
-    say,
-    signal,
-    runs,
-  }: {
-    readonly say: (line: string) => void;
-    readonly signal: AbortSignal;
-    readonly runs: ComparisonRun[];
-  },
+  { signal, runs }: { readonly signal: AbortSignal; readonly runs: ComparisonRun[] },
 ): Promise<void> {
   let progress = new Progress("", process.stderr);
   let current = "";
@@ -143,8 +135,8 @@ async function compareAll(
     progress.update(step / steps, `step ${step} loss ${loss.toFixed(3)}`);
   };
   const given = {
-    ...{ seeds, signal, say, onStep },
-    ...(path === undefined ? {} : { path }),
+    ...{ seeds, signal, onStep },
+    ...places,
     ...(options.only === undefined ? {} : { only: options.only.split(",") }),
   };
   try {
@@ -194,6 +186,11 @@ function show(
     ]),
   );
   console.log(`\nPlot and figures: ${folder}`);
+  if (comparison.keptAs === undefined) return;
+  const [best] = [...runs].sort((a, b) => b.accuracy - a.accuracy || a.nats - b.nats);
+  console.log(
+    `Label other texts: linnet classify ${folder}/${comparison.keptAs(best!, rows[0]!.seeds)} FILES`,
+  );
 }
 
 /** One curve a contender, of its first seed. */

@@ -1,6 +1,7 @@
 import type { Command } from "commander";
 import { buildDecoder, describe, findTensors } from "../../checkpoint/load.ts";
 import { openShards } from "../../checkpoint/shards.ts";
+import { FormatError } from "../../errors.ts";
 import { type DecoderConfig, expandPattern } from "../../models/config.ts";
 import { modelSize } from "../../models/size.ts";
 import { formatBytes, formatCount } from "../../report/table.ts";
@@ -106,6 +107,12 @@ async function publishedFacts(path: string): Promise<Facts> {
 
 async function runFacts(path: string): Promise<Facts> {
   const { config } = await RunFolder.open(path);
+  if (config.task !== "language-modelling") {
+    throw new FormatError(
+      `[info] ${path} holds a model that writes no text: expected a run of language-modelling, got ${config.task}`,
+      "Its config.json says what it is.",
+    );
+  }
   const model = config.model as DecoderConfig;
   return {
     architecture: config.task,

@@ -1,5 +1,4 @@
-import type { Device } from "../../device/device.ts";
-import { Classifier } from "../../models/classifier.ts";
+import { Classifier, type ClassifierConfig } from "../../models/classifier.ts";
 import type { EncoderConfig, MixerChoice } from "../../models/config.ts";
 import { initialize } from "../../nn/module.ts";
 import { Random } from "../../tensor/random.ts";
@@ -7,6 +6,7 @@ import { bytePair } from "../../text/byte-pair.ts";
 import { trainBytePair } from "../../text/byte-pair-train.ts";
 import { holdOut, readLabelled } from "../../text/labelled.ts";
 import { adamW } from "../../train/optimizers/adam.ts";
+import { RunFolder } from "../../train/run-folder.ts";
 import { cosineSchedule } from "../../train/schedules.ts";
 import type { Experiment, ExperimentPreset } from "../comparison/experiment-entry.ts";
 import { type Budget, compareEntrants, type Entrant } from "../comparison/trials.ts";
@@ -17,6 +17,7 @@ import {
   labelledBatches,
   scoreClassifier,
 } from "./index.ts";
+import { type ClassificationRunConfig, idsOf } from "./text-classifier.ts";
 
 /** A setting of the comparison. */
 interface ClassificationPreset extends ExperimentPreset, Budget {
@@ -69,7 +70,8 @@ export const classificationExperiment: Experiment = {
   figure: "accuracy",
   data: { what: "folder whose sub-folders are labels", isRequired: true },
   presets,
-  async *run(name, device, { path, say = () => {}, ...options }) {
+  keptAs,
+  async *run(name, device, { path, folder, say = () => {}, ...options }) {
     const preset = presets[name]!;
     const { labels, texts } = await readLabelled(path!);
     const { train, heldOut } = holdOut(texts, preset.heldOut, new Random(977, "held-out texts"));
@@ -78,20 +80,38 @@ export const classificationExperiment: Experiment = {
     const largest = labels.map((_, i) => heldOut.filter(({ label }) => label === i).length);
     say(`always the same label would be right for ${percent(Math.max(...largest) / heldOut.length)}`);
     const tokenizer = bytePair(trainBytePair(beginnings(train), preset.vocabularySize));
+    const { time, batch } = preset;
     const encoded = (part: typeof texts) =>
-      part.map(({ text, label }) => ({ ids: tokenizer.encode(text.slice(0, 8 * preset.time)), label }));
-    const [learned, scored] = [encoded(train), encoded(heldOut)];
-    const shape = { batch: preset.batch, time: preset.time };
-    const evaluation = evaluationTexts(scored, shape);
+      part.map(({ text, label }) => ({ ids: idsOf(text, tokenizer, time), label }));
+    const learned = encoded(train);
+    const evaluation = evaluationTexts(encoded(heldOut), { batch, time });
     const entrants = preset.contenders.map(
       ({ name: contender, mixer }): Entrant<LabelledBatch> => ({
         name: contender,
-        make: (seed) => {
-          const model = classifierOf(preset, mixer, tokenizer.vocabularySize, labels.length, device, seed);
+        make: async (seed) => {
+          const config = modelConfig(preset, mixer, tokenizer.vocabularySize, labels.length);
+          const model = new Classifier(config);
+          const own = keptAs({ name: contender, seed }, options.seeds.length);
+          const run =
+            folder === undefined
+              ? undefined
+              : await RunFolder.create(`${folder}/${own}`, {
+                  ...{
+                    format: "linnet-run",
+                    version: 1,
+                    task: "classification",
+                    model: config,
+                    labels,
+                    time,
+                  },
+                  ...{ tokenizer: tokenizer.toJSON(), text: path!, training: { preset: name, seed } },
+                } satisfies ClassificationRunConfig);
+          initialize(model, device, new Random(seed, "init"));
           return {
             task: classification(model, device),
-            batches: labelledBatches(learned, shape, new Random(seed)),
+            batches: labelledBatches(learned, { batch, time }, new Random(seed)),
             score: () => scoreClassifier(model, device, evaluation),
+            ...(run && { keep: (metrics) => keep(run, model, metrics) }),
           };
         },
       }),
@@ -99,6 +119,15 @@ export const classificationExperiment: Experiment = {
     yield* compareEntrants(entrants, preset, device, options);
   },
 };
+
+function keptAs({ name, seed }: { readonly name: string; readonly seed: number }, seeds: number): string {
+  return seeds > 1 ? `${name}-${seed}` : name;
+}
+
+async function keep(run: RunFolder, model: Classifier, metrics: readonly object[]): Promise<void> {
+  await run.log(metrics);
+  await run.saveModel(model, metrics.length);
+}
 
 const percent = (share: number): string => `${(100 * share).toFixed(1)} %`;
 
@@ -108,15 +137,11 @@ function beginnings(texts: readonly { readonly text: string }[]): string[] {
   return texts.map(({ text }) => text.slice(0, each));
 }
 
-function classifierOf(
+function modelConfig(
   preset: ClassificationPreset,
   mixer: MixerChoice,
   vocabularySize: number,
   classes: number,
-  device: Device,
-  seed: number,
-): Classifier {
-  const model = new Classifier({ ...preset.model, vocabularySize, pattern: [mixer], classes });
-  initialize(model, device, new Random(seed, "init"));
-  return model;
+): ClassifierConfig {
+  return { ...preset.model, vocabularySize, pattern: [mixer], classes };
 }

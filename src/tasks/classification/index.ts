@@ -40,7 +40,7 @@ export function labelledBatches(
   const usable = withTokens("labelledBatches", items);
   return (step) => {
     const draw = random.fork(`texts ${step}`).integers(new Int32Array(batch), 0, usable.length);
-    return padded(
+    return textBatch(
       Array.from(draw, (i) => usable[i]!),
       time,
     );
@@ -52,7 +52,7 @@ export function evaluationTexts(items: readonly LabelledIds[], { batch, time }: 
   const sorted = [...withTokens("evaluationTexts", items)].sort((a, b) => a.ids.length - b.ids.length);
   const batches: LabelledBatch[] = [];
   for (let from = 0; from < sorted.length; from += batch)
-    batches.push(padded(sorted.slice(from, from + batch), time));
+    batches.push(textBatch(sorted.slice(from, from + batch), time));
   return batches;
 }
 
@@ -62,7 +62,8 @@ function withTokens(who: string, items: readonly LabelledIds[]): readonly Labell
   throw new ConfigError(`[${who}] a text has tokens: expected one that has, got none`);
 }
 
-function padded(items: readonly LabelledIds[], longest: number): LabelledBatch {
+/** Texts side by side, of each its first `longest` tokens. */
+export function textBatch(items: readonly LabelledIds[], longest: number): LabelledBatch {
   const batch = items.length;
   const time = Math.min(
     longest,
@@ -94,7 +95,7 @@ export function classification(model: Classifier, device: Device): Task<Labelled
     module: model,
     size: ({ batch }) => batch,
     loss: (batch, { training, random }) => {
-      const { tokens, mask, labels } = tensorsOf(batch, device);
+      const { tokens, mask, labels } = batchTensors(batch, device);
       return model.loss(tokens, labels, { mask, training, random });
     },
   };
@@ -109,7 +110,7 @@ export async function scoreClassifier(
   const tally = new Tally();
   for (const batch of batches) {
     const logits = scope(device, () => {
-      const { tokens, mask } = tensorsOf(batch, device);
+      const { tokens, mask } = batchTensors(batch, device);
       return noGrad(() => model.forward(tokens, { mask }).logits);
     });
     tally.add(await logits.data(), model.config.classes, batch.labels);
@@ -118,7 +119,8 @@ export async function scoreClassifier(
   return tally.score;
 }
 
-function tensorsOf(
+/** The ids of a batch on a device. */
+export function batchTensors(
   { tokens, mask, labels, batch, time }: LabelledBatch,
   device: Device,
 ): Record<"tokens" | "mask" | "labels", Tensor> {

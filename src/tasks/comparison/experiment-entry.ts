@@ -13,12 +13,19 @@ export interface Experiment {
   /** What it reads; absent where it makes its own data. */
   readonly data?: { readonly what: string; readonly isRequired: boolean };
   readonly presets: Readonly<Record<string, ExperimentPreset>>;
-  /** Trains every contender with every seed. @param path Where its data lie. */
-  run(
-    preset: string,
-    device: Device,
-    options: CompareOptions & { readonly path?: string; readonly say?: (line: string) => void },
-  ): AsyncGenerator<ComparisonRun>;
+  /** The folder of a trained model within the experiment's, where models are kept. */
+  keptAs?(run: Pick<ComparisonRun, "name" | "seed">, seeds: number): string;
+  /** Trains every contender with every seed. */
+  run(preset: string, device: Device, options: ExperimentOptions): AsyncGenerator<ComparisonRun>;
+}
+
+/** Which contenders, on what, and where it is kept. */
+export interface ExperimentOptions extends CompareOptions {
+  /** Where its data lie. */
+  readonly path?: string;
+  /** Where an experiment whose models are of use afterwards keeps them, each in a folder of its own. */
+  readonly folder?: string;
+  readonly say?: (line: string) => void;
 }
 
 /** What is said of a preset before it runs. */

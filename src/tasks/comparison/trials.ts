@@ -24,6 +24,8 @@ export interface Trial<Batch> {
   readonly task: Task<Batch>;
   readonly batches: (index: number) => Batch;
   score(): Promise<SequenceScore>;
+  /** Keeps what was learned, also of training that was interrupted. @param metrics A line a step. */
+  keep?(metrics: readonly object[]): Promise<void>;
 }
 
 /** A contender by name. */
@@ -31,7 +33,7 @@ export interface Entrant<Batch> {
   readonly name: string;
   /** Its own largest learning rate, where the one of the budget does not fit it. */
   readonly learningRate?: number;
-  make(seed: number): Trial<Batch>;
+  make(seed: number): Trial<Batch> | Promise<Trial<Batch>>;
 }
 
 /** How one contender with one seed went. */
@@ -82,7 +84,7 @@ async function runOne<Batch>(
   { signal, onStep }: CompareOptions,
 ): Promise<ComparisonRun> {
   const { steps } = budget;
-  const { task, batches, score: rate } = make(seed);
+  const { task, batches, score: rate, keep } = await make(seed);
   const optimizer = new Optimizer(budget.rule(), task.module.namedParameters(), {
     learningRate: learningRate ?? budget.learningRate,
     weightDecay: budget.weightDecay,
@@ -90,21 +92,25 @@ async function runOne<Batch>(
   });
   const curve: { step: number; nats: number; accuracy: number }[] = [];
   let score: SequenceScore = { nats: Number.NaN, accuracy: 0 };
+  const metrics: object[] = [];
   let last = 0;
   const began = performance.now();
   try {
-    for await (const { step, loss } of train(task, {
+    for await (const { step, loss, learningRate: rateNow, gradientNorm, seconds } of train(task, {
       ...{ device, optimizer, batches, steps, seed, schedule: budget.schedule(steps) },
       ...(signal === undefined ? {} : { signal }),
     })) {
       last = step;
       onStep?.({ name, seed, step, steps, loss });
-      if (step % budget.evaluateEvery !== 0 && step !== steps) continue;
-      score = await rate();
+      const isScored = step % budget.evaluateEvery === 0 || step === steps;
+      if (isScored) score = await rate();
+      metrics.push({ step, loss, learningRate: rateNow, gradientNorm, seconds, ...(isScored ? score : {}) });
+      if (!isScored) continue;
       curve.push({ step, ...score });
       if (budget.stopAt !== undefined && score.accuracy >= budget.stopAt) break;
     }
   } finally {
+    if (metrics.length > 0) await keep?.(metrics);
     optimizer.dispose();
     task.module.dispose();
   }
