@@ -107,7 +107,7 @@ async function measure(
   const model = new LanguageModel(decoder, bytes(), device);
   try {
     const prefillTokensPerSecond = readingRate(model, options.time);
-    const decode = decodeRates(id, model, options.contexts).map(({ model: _name, ...rate }) => rate);
+    const decode = decodeRates({ [id]: model }, options.contexts).map(({ model: _name, ...rate }) => rate);
     const { threads } = device.info();
     const { parameters } = modelSize(config);
     return { preset: id, parameters, threads, trainTokensPerSecond, prefillTokensPerSecond, decode };

@@ -120,7 +120,7 @@ function compare(model: LanguageModel, device: WasmDevice): ReturnType<typeof de
   const twin = new Decoder({ ...demoModel, pattern: [{ id: "softmax", heads: 4 }] });
   initialize(twin, device, new Random(0));
   const softmax = new LanguageModel(twin, model.tokenizer, device);
-  const rows = [...decodeRates("this model", model, contexts), ...decodeRates("softmax", softmax, contexts)];
+  const rows = decodeRates({ "this model": model, softmax }, contexts);
   softmax.dispose();
   return rows;
 }
