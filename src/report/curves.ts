@@ -3,6 +3,9 @@ export interface Curve {
   readonly name: string;
   readonly x: readonly number[];
   readonly y: readonly number[];
+  /** Least and most of several runs at every x, `y` being their mean: a band in the picture. */
+  readonly low?: readonly number[];
+  readonly high?: readonly number[];
 }
 
 /** What a plot says beside its curves. */
@@ -28,8 +31,8 @@ function range(values: readonly number[]): Range {
   return low === high ? { low: low - 0.5, high: high + 0.5 } : { low, high };
 }
 
-const all = (curves: readonly Curve[], axis: "x" | "y"): number[] =>
-  curves.flatMap((curve) => [...curve[axis]]);
+const all = (curves: readonly Curve[], ...axes: ("x" | "y" | "low" | "high")[]): number[] =>
+  curves.flatMap((curve) => axes.flatMap((axis) => curve[axis] ?? []));
 
 /** Round numbers across a range, about `count` of them. */
 function ticks({ low, high }: Range, count: number): number[] {
@@ -80,7 +83,7 @@ export function terminalPlot(curves: readonly Curve[], labels: PlotLabels, colum
 export function svgPlot(curves: readonly Curve[], labels: PlotLabels): string {
   const [width, height, left, right, top, bottom] = [760, 440, 70, 170, 44, 54];
   const xs = range(all(curves, "x"));
-  const ys = range(all(curves, "y"));
+  const ys = range(all(curves, "y", "low", "high"));
   const px = (x: number): number => left + ((x - xs.low) / (xs.high - xs.low)) * (width - left - right);
   const py = (y: number): number => top + ((ys.high - y) / (ys.high - ys.low)) * (height - top - bottom);
   const text = (x: number, y: number, content: string, more = ""): string =>
@@ -96,14 +99,20 @@ export function svgPlot(curves: readonly Curve[], labels: PlotLabels): string {
     ]),
   ];
   const drawn = curves.flatMap((curve, i) => {
-    const points = curve.x
-      .map((x, j) => [x, curve.y[j]!] as const)
-      .filter(([x, y]) => Number.isFinite(x) && Number.isFinite(y))
-      .map(([x, y]) => `${px(x).toFixed(1)},${py(y).toFixed(1)}`);
+    const through = (ys: readonly number[]): string[] =>
+      curve.x
+        .map((x, j) => [x, ys[j]!] as const)
+        .filter(([x, y]) => Number.isFinite(x) && Number.isFinite(y))
+        .map(([x, y]) => `${px(x).toFixed(1)},${py(y).toFixed(1)}`);
+    const { low, high } = curve;
     const colour = colours[i % colours.length];
     const y = top + 14 + 20 * i;
+    const band = low && high ? [...through(high), ...through(low).reverse()] : [];
     return [
-      `<polyline points="${points.join(" ")}" fill="none" stroke="${colour}" stroke-width="2"/>`,
+      ...(band.length > 0
+        ? [`<polygon points="${band.join(" ")}" fill="${colour}" fill-opacity="0.15" stroke="none"/>`]
+        : []),
+      `<polyline points="${through(curve.y).join(" ")}" fill="none" stroke="${colour}" stroke-width="2"/>`,
       `<line x1="${width - right + 14}" x2="${width - right + 36}" y1="${y}" y2="${y}" stroke="${colour}" stroke-width="3"/>`,
       text(width - right + 42, y + 4, curve.name),
     ];

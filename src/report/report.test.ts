@@ -75,5 +75,14 @@ test("plots show every curve within their width", () => {
   assert.ok(text.includes("●") && text.includes("▲"));
   const svg = svgPlot(curves, labels);
   assert.equal(svg.match(/<polyline/g)?.length, 2);
+  assert.ok(!svg.includes("<polygon"));
+  const several = [{ ...curves[0]!, low: [2.5, 1.5, 0], high: [3.5, 2.5, 2] }];
+  const picture = svgPlot(several, labels);
+  // Along the most and back along the least; both fit the axis.
+  const [, band] = /<polygon points="([^"]*)"/.exec(picture)!;
+  const heights = band!.split(" ").map((point) => Number(point.split(",")[1]));
+  assert.equal(heights.length, 6);
+  assert.ok(heights.every((y) => y >= 44 && y <= 440 - 54));
+  assert.ok(heights[0]! < heights[5]! && heights[2]! < heights[3]!);
   assert.ok(svg.includes("softmax &#38; &#60;co&#62;") && !svg.includes("NaN"));
 });

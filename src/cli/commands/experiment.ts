@@ -185,6 +185,8 @@ function show(
       { title: "weights", value: (row) => formatCount(row.parameters), align: "right" },
     ]),
   );
+  if (rows[0]!.seeds > 1)
+    console.log(`\nMean of ${rows[0]!.seeds} seeds ± half of what lies between the best and the worst.`);
   console.log(`\nPlot and figures: ${folder}`);
   if (comparison.keptAs === undefined) return;
   const [best] = [...runs].sort((a, b) => b.accuracy - a.accuracy || a.nats - b.nats);
@@ -193,10 +195,18 @@ function show(
   );
 }
 
-/** One curve a contender, of its first seed. */
+/** One curve a contender: the mean over its seeds, with the least and the most of them. */
 function curvesOf(runs: readonly ComparisonRun[], figure: "nats" | "accuracy"): Curve[] {
   return [...new Set(runs.map((run) => run.name))].map((name) => {
-    const { curve } = runs.find((run) => run.name === name)!;
-    return { name, x: curve.map((point) => point.step), y: curve.map((point) => point[figure]) };
+    const own = runs.filter((run) => run.name === name).map(({ curve }) => curve);
+    const x = [...new Set(own.flatMap((curve) => curve.map(({ step }) => step)))].sort((a, b) => a - b);
+    // A run that stopped early stays where it came to.
+    const values = x.map((step) =>
+      own.flatMap((curve) => curve.filter((point) => point.step <= step).at(-1)?.[figure] ?? []),
+    );
+    const y = values.map((each) => each.reduce((sum, value) => sum + value, 0) / each.length);
+    if (own.length < 2) return { name, x, y };
+    const [low, high] = [values.map((each) => Math.min(...each)), values.map((each) => Math.max(...each))];
+    return { name, x, y, low, high };
   });
 }

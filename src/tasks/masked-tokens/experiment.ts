@@ -7,6 +7,7 @@ import { bytePair } from "../../text/byte-pair.ts";
 import { trainBytePair } from "../../text/byte-pair-train.ts";
 import { readText } from "../../text/corpus.ts";
 import { adamW } from "../../train/optimizers/adam.ts";
+import { muon } from "../../train/optimizers/muon.ts";
 import { cosineSchedule } from "../../train/schedules.ts";
 import type { Experiment, ExperimentPreset } from "../comparison/experiment-entry.ts";
 import { type Budget, compareEntrants, type Entrant } from "../comparison/trials.ts";
@@ -33,8 +34,9 @@ const presets: Readonly<Record<string, MaskedPreset>> = {
   quick: {
     ...common,
     description: "windows of 128 tokens, 15 % of them hidden, 2 layers of width 128",
-    ...{ time: 128, batch: 16, steps: 400, learningRate: 3e-3, evaluateEvery: 100, vocabularySize: 1024 },
-    model: { width: 128, layers: 2, heads: 4, positions: { kind: "sinusoidal" } },
+    ...{ time: 128, batch: 16, steps: 400, learningRate: 1e-2, evaluateEvery: 50, vocabularySize: 1024 },
+    rule: () => muon(),
+    model: { width: 128, layers: 2, heads: 4, positions: { kind: "sinusoidal" }, initDeviation: 0.5 },
   },
   paper: {
     ...common,
