@@ -47,7 +47,7 @@ function forwardOf(device: Device, entry: OpEntry, bench: OpBench<unknown>): Con
   return local(entry.name, () => noGrad(run));
 }
 
-/** Backward alone: forward ran before the clock. Gradients end with the scope of a sample. */
+/** Backward alone: forward ran before the clock. */
 function backwardOf(device: Device, entry: OpEntry, bench: OpBench<unknown>): Contender {
   const inputs = inputsOf(device, bench.inputs);
   const sample = (repetitions: number): number =>
@@ -61,8 +61,12 @@ function backwardOf(device: Device, entry: OpEntry, bench: OpBench<unknown>): Co
       );
       const leaves = Object.values(inputs);
       const begin = performance.now();
-      for (let i = 0; i < repetitions; i++)
-        scope(device, () => roots[0]!.node!.backward(seedsByName(roots, seeds)));
+      for (let i = 0; i < repetitions; i++) {
+        // Returned, the gradients would outlive their scope.
+        scope(device, () => {
+          roots[0]!.node!.backward(seedsByName(roots, seeds));
+        });
+      }
       const seconds = (performance.now() - begin) / 1000;
       for (const leaf of leaves) leaf.grad = undefined;
       return seconds;
@@ -132,7 +136,8 @@ async function smallRow(context: Context): Promise<Row> {
 /** Every op that says what it moves, forward and backward. */
 export const opsBench: Bench = {
   name: "ops",
-  about: "every op forward and backward: time, GB/s and share of the floor that memory or arithmetic sets",
+  about:
+    "every op forward and backward: time, GB/s and share of the floor that memory or arithmetic sets; --ids",
   columns: [
     { title: "op", text: ({ name }) => name },
     figure("pass", "pass"),
@@ -144,8 +149,10 @@ export const opsBench: Bench = {
     percent("of floor", "share"),
   ],
   async *run(context) {
-    yield await smallRow(context);
+    const ids = context.options["ids"]?.split(",");
+    if (ids === undefined) yield await smallRow(context);
     for (const entry of (Object.values(all) as unknown[]).filter(isOpEntry)) {
+      if (ids !== undefined && !ids.includes(entry.name)) continue;
       for (const direction of ["forward", "backward"] as const) {
         if (entry.bench === undefined || entry.bench.bytes[direction] === 0) continue;
         for (const threads of context.devices.keys()) yield await row(context, entry, direction, threads);

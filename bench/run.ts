@@ -14,6 +14,8 @@ import { openPeers } from "./peers/peers.ts";
 /** Options with a word or number behind them; each benchmark says in its list which it reads. */
 const words = ["tier", "samples", "ids", "T", "heads", "key", "value", "threads", "pass", "python"] as const;
 
+const usage = "npm run bench -- NAME [--json] [--samples N] [--tier a|b|c] [--OPTION VALUE]";
+
 type Tier = "auto" | "a" | "b" | "c";
 
 const benches = Object.values(all) as readonly Bench[];
@@ -82,29 +84,74 @@ async function run(bench: Bench, context: Context, json: boolean): Promise<void>
   console.log(JSON.stringify({ machine: machineOf(context), peak: peakFigures(context), rows }));
 }
 
-async function main(): Promise<void> {
-  const parsed = parseArgs({
+function list(): string {
+  const lines = benches.map(({ name, about }) => `${name.padEnd(12)}${about}`);
+  return `${usage}\n\n${lines.join("\n")}`;
+}
+
+/** The benchmark and options that were asked for; undefined after words on what is wrong with them. */
+function asked():
+  | { bench: Bench; values: Readonly<Record<string, string | undefined>>; json: boolean }
+  | undefined {
+  const refuse = (what: string): undefined => {
+    console.error(`[bench] ${what}\n${usage}`);
+    process.exitCode = 2;
+  };
+  let parsed: ReturnType<typeof parse>;
+  try {
+    parsed = parse();
+  } catch (error) {
+    return refuse((error as Error).message.split(". ")[0]!);
+  }
+  const {
+    json = false,
+    help = false,
+    ...values
+  } = parsed.values as Record<string, string | undefined> & {
+    json?: boolean;
+    help?: boolean;
+  };
+  const [name] = parsed.positionals;
+  if (name === undefined || help) {
+    console.log(list());
+    return undefined;
+  }
+  const bench = benches.find((one) => one.name === name);
+  if (bench === undefined) {
+    return refuse(
+      `no benchmark is called ${name}: expected one of ${benches.map((one) => one.name).join(", ")}`,
+    );
+  }
+  if (!["auto", "a", "b", "c"].includes(values["tier"] ?? "auto")) {
+    return refuse(`--tier is one of auto, a, b, c: got ${values["tier"]}`);
+  }
+  if (!(Number(values["samples"] ?? 15) >= 1))
+    return refuse(`--samples is a number from 1 on: got ${values["samples"]}`);
+  return { bench, values, json };
+}
+
+function parse(): { values: Readonly<Record<string, unknown>>; positionals: readonly string[] } {
+  return parseArgs({
     allowPositionals: true,
     options: {
       json: { type: "boolean" },
+      help: { type: "boolean", short: "h" },
       ...Object.fromEntries(words.map((name) => [name, { type: "string" as const }])),
     },
   });
-  const { positionals } = parsed;
-  const values = parsed.values as Record<string, string | undefined> & { json?: boolean };
-  const bench = benches.find(({ name }) => name === positionals[0]);
-  if (bench === undefined) {
-    for (const { name, about } of benches) console.log(`${name.padEnd(12)}${about}`);
-    process.exitCode = positionals.length === 0 ? 0 : 1;
-    return;
-  }
-  const tier = (values.tier ?? "auto") as Tier;
+}
+
+async function main(): Promise<void> {
+  const wanted = asked();
+  if (wanted === undefined) return;
+  const { bench, values, json } = wanted;
+  const tier = (values["tier"] ?? "auto") as Tier;
   const devices = await openDevices(tier);
-  const measure = { samples: Number(values.samples ?? 15) };
+  const measure = { samples: Number(values["samples"] ?? 15) };
   const open = (threads: number): Promise<Device> => openWasm({ threads, tier });
   const context: Context = { devices, open, peak: peakMeter(), peers: openPeers(), measure, options: values };
   try {
-    await run(bench, context, values.json ?? false);
+    await run(bench, context, json);
   } finally {
     context.peers.close();
     for (const device of devices.values()) device.close();

@@ -15,6 +15,19 @@ export function storeLanes(p: usize, x: v128, count: i32): void {
   if (count > 2) v128.store32_lane(p, x, 2, 8);
 }
 
+/** Four floats, or the first `count` of them. */
+// @ts-ignore: decorator
+@inline export function take(p: usize, count: i32): v128 {
+  return count == 4 ? v128.load(p) : loadLanes(p, count);
+}
+
+/** Writes all lanes, or the low `count` of them. */
+// @ts-ignore: decorator
+@inline export function put(p: usize, x: v128, count: i32): void {
+  if (count == 4) v128.store(p, x);
+  else storeLanes(p, x, count);
+}
+
 /** The sum of the four lanes, (0 + 2) + (1 + 3). */
 // @ts-ignore: decorator
 @inline export function sumLanes(x: v128): f32 {

@@ -1,63 +1,69 @@
-import { exp1, exp4 } from "../../../device/wasm/kernels/math.as";
+import { exp1, exp4, expBelow4 } from "../../../device/wasm/kernels/math.as";
+import { maxRun } from "../../../device/wasm/kernels/rows.as";
 import { floatAt, intAt, pointerAt } from "../../../device/wasm/kernels/simd.as";
+
+/** Σ exp(x − shift) of n floats: 64 terms at a time in float32, these sums in float64, for a vocabulary may be large. */
+function expSum(x: usize, n: i32, shift: f32): f64 {
+  const wide = f32x4.splat(shift);
+  let low = f64x2.splat(0), high = low;
+  while (n >= 8) {
+    let a = f32x4.splat(0), b = a;
+    const until = n - min(64, n & ~7);
+    for (; n > until; n -= 8) {
+      a = f32x4.add(a, expBelow4(f32x4.sub(v128.load(x), wide)));
+      b = f32x4.add(b, expBelow4(f32x4.sub(v128.load(x, 16), wide)));
+      x += 32;
+    }
+    a = f32x4.add(a, b);
+    low = f64x2.add(low, f64x2.promote_low_f32x4(a));
+    high = f64x2.add(high, f64x2.promote_low_f32x4(v128.shuffle<f32>(a, a, 2, 3, 2, 3)));
+  }
+  low = f64x2.add(low, high);
+  let total = f64x2.extract_lane(low, 0) + f64x2.extract_lane(low, 1);
+  for (; n > 0; n--) {
+    total += <f64>exp1(load<f32>(x) - shift);
+    x += 4;
+  }
+  return total;
+}
+
+/** The sum of n floats in float64. */
+function plainSum(x: usize, n: i32): f64 {
+  let total: f64 = 0;
+  for (let i = 0; i < n; i++) total += <f64>load<f32>(x + ((<usize>i) << 2));
+  return total;
+}
 
 // logits [N, vocabulary], targets [N], label weights [vocabulary], losses [N], log-sum-exps [N], weights [N].
 // ints: N, vocabulary, stride of the logits, ignored index, has label weights; floats: smoothing. One unit is 8 rows.
 export function crossEntropy_rows_forward(args: usize, begin: i32, end: i32, scratch: usize): void {
-  const n = intAt(args, 6);
-  const vocabulary = intAt(args, 7);
+  const n = intAt(args, 6), vocabulary = intAt(args, 7), ignored = intAt(args, 9);
   const stride = <usize>intAt(args, 8) << 2;
-  const ignored = intAt(args, 9);
   const labels = intAt(args, 10) != 0 ? pointerAt(args, 2) : 0;
   const smoothing = <f64>floatAt(args, 11);
-  const width = (<usize>vocabulary) << 2;
   const last = min(end << 3, n);
   for (let row = begin << 3; row < last; row++) {
     const at = (<usize>row) << 2;
+    const losses = pointerAt(args, 3) + at, logSums = pointerAt(args, 4) + at, weights = pointerAt(args, 5) + at;
     const x = pointerAt(args, 0) + <usize>row * stride;
     const target = load<i32>(pointerAt(args, 1) + at);
     if (target == ignored) {
-      store<f32>(pointerAt(args, 3) + at, 0);
-      store<f32>(pointerAt(args, 4) + at, 0);
-      store<f32>(pointerAt(args, 5) + at, 0);
+      store<f32>(losses, 0);
+      store<f32>(logSums, 0);
+      store<f32>(weights, 0);
       continue;
     }
-    let most = f32x4.splat(-Infinity);
-    let i: usize = 0;
-    for (; i + 16 <= width; i += 16) most = f32x4.max(most, v128.load(x + i));
-    let top = max(
-      max(f32x4.extract_lane(most, 0), f32x4.extract_lane(most, 1)),
-      max(f32x4.extract_lane(most, 2), f32x4.extract_lane(most, 3)),
-    );
-    for (; i < width; i += 4) top = max(top, load<f32>(x + i));
-    const shift = f32x4.splat(top);
-    let low = f64x2.splat(0);
-    let total: f64 = 0;
-    let plain: f64 = 0;
-    let sums = f32x4.splat(0);
-    let count = 0;
-    for (i = 0; i + 16 <= width; i += 16) {
-      sums = f32x4.add(sums, exp4(f32x4.sub(v128.load(x + i), shift)));
-      // A few terms in float32, the rest of the sum in float64: the vocabulary may be large.
-      if (++count == 16) {
-        low = f64x2.add(low, f64x2.add(f64x2.promote_low_f32x4(sums), f64x2.promote_low_f32x4(v128.shuffle<f32>(sums, sums, 2, 3, 2, 3))));
-        sums = f32x4.splat(0);
-        count = 0;
-      }
-    }
-    low = f64x2.add(low, f64x2.add(f64x2.promote_low_f32x4(sums), f64x2.promote_low_f32x4(v128.shuffle<f32>(sums, sums, 2, 3, 2, 3))));
-    total = f64x2.extract_lane(low, 0) + f64x2.extract_lane(low, 1);
-    for (; i < width; i += 4) total += <f64>exp1(load<f32>(x + i) - top);
-    const logSum = <f64>top + Math.log(total);
+    const top = maxRun(x, vocabulary);
+    const logSum = <f64>top + Math.log(expSum(x, vocabulary, top));
     let loss = logSum - <f64>load<f32>(x + ((<usize>target) << 2));
     if (smoothing != 0) {
-      for (i = 0; i < width; i += 4) plain += <f64>load<f32>(x + i);
-      loss = (1 - smoothing) * loss + smoothing * (logSum - plain / <f64>vocabulary);
+      const mean = plainSum(x, vocabulary) / <f64>vocabulary;
+      loss = (1 - smoothing) * loss + smoothing * (logSum - mean);
     }
     const weight = labels != 0 ? load<f32>(labels + ((<usize>target) << 2)) : <f32>1;
-    store<f32>(pointerAt(args, 3) + at, <f32>(loss * <f64>weight));
-    store<f32>(pointerAt(args, 4) + at, <f32>logSum);
-    store<f32>(pointerAt(args, 5) + at, weight);
+    store<f32>(losses, <f32>(loss * <f64>weight));
+    store<f32>(logSums, <f32>logSum);
+    store<f32>(weights, weight);
   }
 }
 

@@ -1,4 +1,4 @@
-import { loadLanes, storeLanes } from "../../../device/wasm/kernels/lanes.as";
+import { loadLanes, storeLanes, take } from "../../../device/wasm/kernels/lanes.as";
 import { maxRun } from "../../../device/wasm/kernels/rows.as";
 import { intAt, pointerAt } from "../../../device/wasm/kernels/simd.as";
 
@@ -41,8 +41,8 @@ export function max_rows_forward(args: usize, begin: i32, end: i32, scratch: usi
 
 // @ts-ignore: decorator
 @inline function contestStep(x: usize, y: usize, places: usize, row: v128, count: i32): void {
-  const next = count == 4 ? v128.load(x) : loadLanes(x, count);
-  const value = count == 4 ? v128.load(y) : loadLanes(y, count);
+  const next = take(x, count);
+  const value = take(y, count);
   const isNaN = v128.and(f32x4.ne(next, next), f32x4.eq(value, value));
   const wins = v128.or(f32x4.gt(next, value), isNaN);
   const largest = v128.bitselect(next, value, wins);

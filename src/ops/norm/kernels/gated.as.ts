@@ -1,7 +1,8 @@
+import { put, sumLanes, take } from "../../../device/wasm/kernels/lanes.as";
 import { dotRun } from "../../../device/wasm/kernels/rows.as";
 import { sigmoid4, silu4 } from "../../../device/wasm/kernels/sigmoid.as";
 import { floatAt, fma, intAt, pointerAt } from "../../../device/wasm/kernels/simd.as";
-import { factors, gatherRow, put, scaleRow, slopeRow, take } from "./parts.as";
+import { factors, gatherRow, learnRow, scaleRow, slopeRow } from "./parts.as";
 
 // Norms of rms-norm.as.ts with a gate a(z): z·sigmoid(z), or sigmoid(z). The gate multiplies what comes out of the norm
 // (last) or what goes in (first). Scratch: groups·n floats of factors, then rows of n floats.
@@ -90,18 +91,32 @@ export function rmsNorm_gated_forward(args: usize, begin: i32, end: i32, scratch
   }
 }
 
+/** Four lanes of what openRow leaves; their part of Σ u·w·x comes back. */
 // @ts-ignore: decorator
-@inline function openStep(x: usize, w: usize, z: usize, dy: usize, dz: usize, room: usize, r: v128, silu: bool, count: i32): void {
+@inline function openStep(x: usize, w: usize, z: usize, dy: usize, dz: usize, room: usize, r: v128, sum: v128, silu: bool, count: i32): v128 {
   const gate = take(z, count), grad = take(dy, count), s = sigmoid4(gate);
-  put(room, f32x4.mul(grad, gateOf(gate, s, silu)), count);
-  const normed = f32x4.mul(f32x4.mul(take(x, count), r), take(w, count));
-  put(dz, f32x4.mul(f32x4.mul(grad, normed), gateSlope(gate, s, silu)), count);
+  const a = gateOf(gate, s, silu), weighed = f32x4.mul(take(x, count), take(w, count));
+  put(room, f32x4.mul(grad, a), count);
+  const turn = f32x4.mul(grad, weighed);
+  put(dz, f32x4.mul(f32x4.mul(turn, r), gateSlope(gate, s, silu)), count);
+  return fma(turn, a, sum);
 }
 
 // @ts-ignore: decorator
-@inline function openRow(x: usize, w: usize, z: usize, dy: usize, dz: usize, room: usize, n: i32, r: v128, silu: bool): void {
-  for (; n >= 4; n -= 4) {
-    openStep(x, w, z, dy, dz, room, r, silu, 4);
+@inline function openRow(x: usize, w: usize, z: usize, dy: usize, dz: usize, room: usize, n: i32, r: v128, silu: bool): f32 {
+  let a = f32x4.splat(0), b = a;
+  for (; n >= 8; n -= 8) {
+    a = openStep(x, w, z, dy, dz, room, r, a, silu, 4);
+    b = openStep(x + 16, w + 16, z + 16, dy + 16, dz + 16, room + 16, r, b, silu, 4);
+    x += 32;
+    w += 32;
+    z += 32;
+    dy += 32;
+    dz += 32;
+    room += 32;
+  }
+  for (; n > 0; n -= 4) {
+    a = openStep(x, w, z, dy, dz, room, r, a, silu, min(4, n));
     x += 16;
     w += 16;
     z += 16;
@@ -109,13 +124,13 @@ export function rmsNorm_gated_forward(args: usize, begin: i32, end: i32, scratch
     dz += 16;
     room += 16;
   }
-  if (n > 0) openStep(x, w, z, dy, dz, room, r, silu, n);
+  return sumLanes(f32x4.add(a, b));
 }
 
-/** Gate last: dz = dy·r·x·w·a′(z), and dy·a(z) is left in `room`. */
-function openLast(x: usize, w: usize, z: usize, dy: usize, dz: usize, room: usize, n: i32, r: f32, silu: bool): void {
-  if (silu) openRow(x, w, z, dy, dz, room, n, f32x4.splat(r), true);
-  else openRow(x, w, z, dy, dz, room, n, f32x4.splat(r), false);
+/** Gate last: dz = dy·r·x·w·a′(z), u = dy·a(z) is left in `room`, Σ u·w·x comes back. */
+function openLast(x: usize, w: usize, z: usize, dy: usize, dz: usize, room: usize, n: i32, r: f32, silu: bool): f32 {
+  if (silu) return openRow(x, w, z, dy, dz, room, n, f32x4.splat(r), true);
+  return openRow(x, w, z, dy, dz, room, n, f32x4.splat(r), false);
 }
 
 // @ts-ignore: decorator
@@ -162,12 +177,16 @@ export function rmsNorm_gated_backward(args: usize, begin: i32, end: i32, scratc
       const at = (<usize>row) * rowBytes, group = (<usize>(row % groups)) * rowBytes;
       const dy = pointerAt(args, 4) + at, dx = pointerAt(args, 5) + at, dz = pointerAt(args, 6) + at;
       const r = load<f32>(pointerAt(args, 3) + ((<usize>row) << 2));
-      const h = first ? gatedRow : x, du = first ? dy : room;
-      if (first) gateKeeping(x, z, gatedRow, room, n, silu);
-      else openLast(x, w + group, z, dy, dz, room, n, r, silu);
-      const c = gatherRow(h, w + group, du, dw + group, n, r, mode != 0) * floatAt(args, 17) * r * r * r;
-      slopeRow(h, w + group, du, dx, n, r, c);
-      if (first) closeFirst(x, z, dx, dz, room, n, silu);
+      const share = floatAt(args, 17) * r * r * r;
+      if (!first) {
+        const sum = openLast(x, w + group, z, dy, dz, room, n, r, silu);
+        learnRow(x, w + group, room, dx, dw + group, n, r, sum * share, mode != 0);
+        continue;
+      }
+      gateKeeping(x, z, gatedRow, room, n, silu);
+      const c = gatherRow(gatedRow, w + group, dy, dw + group, n, r, mode != 0) * share;
+      slopeRow(gatedRow, w + group, dy, dx, n, r, c);
+      closeFirst(x, z, dx, dz, room, n, silu);
     }
   }
 }

@@ -1,7 +1,7 @@
-import { sumLanes } from "../../../device/wasm/kernels/lanes.as";
+import { put, sumLanes, take } from "../../../device/wasm/kernels/lanes.as";
 import { sumRun } from "../../../device/wasm/kernels/rows.as";
 import { floatAt, fma, intAt, pointerAt } from "../../../device/wasm/kernels/simd.as";
-import { factors, put, take } from "./parts.as";
+import { factors } from "./parts.as";
 
 // y = (x − mean)·r·w + b with r = 1 / √(variance + eps) for rows of n floats. Kept: mean and r of each row.
 

@@ -1,18 +1,6 @@
-// What the norms share: vectors of four lanes or of the one to three that are left, prepared weights, row passes.
-import { loadLanes, storeLanes, sumLanes } from "../../../device/wasm/kernels/lanes.as";
+// What the norms share: prepared weights, row passes.
+import { put, sumLanes, take } from "../../../device/wasm/kernels/lanes.as";
 import { fma } from "../../../device/wasm/kernels/simd.as";
-
-/** Four floats, or the first `count` of them. */
-// @ts-ignore: decorator
-@inline export function take(p: usize, count: i32): v128 {
-  return count == 4 ? v128.load(p) : loadLanes(p, count);
-}
-
-// @ts-ignore: decorator
-@inline export function put(p: usize, x: v128, count: i32): void {
-  if (count == 4) v128.store(p, x);
-  else storeLanes(p, x, count);
-}
 
 /** The weights as factors: w (mode 1), 1 + w (mode 2) or ones (mode 0), written to `room` where they are not w. */
 export function factors(w: usize, room: usize, n: i32, mode: i32): usize {
@@ -110,4 +98,42 @@ export function slopeRow(x: usize, w: usize, dy: usize, dx: usize, n: i32, r: f3
     dy += 16;
     dx += 16;
   }
+}
+
+// @ts-ignore: decorator
+@inline function learn(x: usize, w: usize, dy: usize, dx: usize, dw: usize, n: i32, r: v128, minusC: v128, learns: bool): void {
+  for (; n >= 8; n -= 8) {
+    const x0 = v128.load(x), x1 = v128.load(x, 16);
+    const g0 = f32x4.mul(v128.load(dy), r), g1 = f32x4.mul(v128.load(dy, 16), r);
+    v128.store(dx, fma(minusC, x0, f32x4.mul(g0, v128.load(w))));
+    v128.store(dx, fma(minusC, x1, f32x4.mul(g1, v128.load(w, 16))), 16);
+    if (learns) {
+      v128.store(dw, fma(x0, g0, v128.load(dw)));
+      v128.store(dw, fma(x1, g1, v128.load(dw, 16)), 16);
+      dw += 32;
+    }
+    x += 32;
+    w += 32;
+    dy += 32;
+    dx += 32;
+  }
+  for (; n > 0; n -= 4) {
+    const count = min(4, n);
+    const x0 = take(x, count), g0 = f32x4.mul(take(dy, count), r);
+    put(dx, fma(minusC, x0, f32x4.mul(g0, take(w, count))), count);
+    if (learns) {
+      put(dw, fma(x0, g0, take(dw, count)), count);
+      dw += 16;
+    }
+    x += 16;
+    w += 16;
+    dy += 16;
+    dx += 16;
+  }
+}
+
+/** dx = r·w·dy − c·x, and dw += r·x·dy where weights learn. */
+export function learnRow(x: usize, w: usize, dy: usize, dx: usize, dw: usize, n: i32, r: f32, c: f32, learns: bool): void {
+  if (learns) learn(x, w, dy, dx, dw, n, f32x4.splat(r), f32x4.splat(-c), true);
+  else learn(x, w, dy, dx, dw, n, f32x4.splat(r), f32x4.splat(-c), false);
 }

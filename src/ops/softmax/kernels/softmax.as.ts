@@ -1,4 +1,4 @@
-import { loadLanes, storeLanes, sumLanes } from "../../../device/wasm/kernels/lanes.as";
+import { loadLanes, put, storeLanes, sumLanes, take } from "../../../device/wasm/kernels/lanes.as";
 import { log1 } from "../../../device/wasm/kernels/log.as";
 import { expBelow4 } from "../../../device/wasm/kernels/math.as";
 import { dotRun, maxOrdered, scaleRun, sumRun } from "../../../device/wasm/kernels/rows.as";
@@ -24,11 +24,10 @@ import { fma, intAt, pointerAt } from "../../../device/wasm/kernels/simd.as";
   for (; n > 0; n -= 4) {
     const count = min(4, n);
     const inside = f32x4.lt(f32x4(0, 1, 2, 3), f32x4.splat(<f32>count));
-    const e = v128.and(expBelow4(f32x4.sub(count == 4 ? v128.load(x) : loadLanes(x, count), wide)), inside);
+    const e = v128.and(expBelow4(f32x4.sub(take(x, count), wide)), inside);
     a = f32x4.add(a, e);
     if (keeps) {
-      if (count == 4) v128.store(y, e);
-      else storeLanes(y, e, count);
+      put(y, e, count);
       y += 16;
     }
     x += 16;
