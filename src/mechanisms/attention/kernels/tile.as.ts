@@ -278,13 +278,47 @@ export function scorePanel(job: Job, tile: Tile, origin: i32, from: i32, to: i32
 
 function addBias(job: Job, tile: Tile, s: usize, from: i32, to: i32, column: i32, width: i32): void {
   const columns = min(width, tile.count - column);
-  for (let i = 0; i < columns; i++) {
-    const bias = tile.bias + ((<usize>(column + i) * job.biasRow) << 2);
-    let at = s + (<usize>i << 2);
-    for (let j = from; j < to; j++) {
-      store<f32>(at, load<f32>(at) + load<f32>(bias + (<usize>j << 2)));
+  const row = <usize>job.biasRow << 2;
+  let bias = tile.bias + <usize>column * row + (<usize>from << 2);
+  let i = 0;
+  for (; i + 4 <= columns; i += 4) {
+    addBiasRows(s, tile.wide, bias, row, to - from);
+    bias += row << 2;
+    s += 16;
+  }
+  for (; i < columns; i++) {
+    let at = s;
+    for (let j: usize = 0; j < <usize>(to - from) << 2; j += 4) {
+      store<f32>(at, load<f32>(at) + load<f32>(bias + j));
       at += tile.wide;
     }
+    bias += row;
+    s += 4;
+  }
+}
+
+/** The biases of four queries, turned four keys at a time. */
+function addBiasRows(s: usize, wide: usize, bias: usize, row: usize, keys: i32): void {
+  const row2 = row << 1, row3 = row2 + row;
+  for (; keys >= 4; keys -= 4) {
+    const a = v128.load(bias), b = v128.load(bias + row), c = v128.load(bias + row2), d = v128.load(bias + row3);
+    const low = i32x4.shuffle(a, b, 0, 4, 1, 5), high = i32x4.shuffle(a, b, 2, 6, 3, 7);
+    const low2 = i32x4.shuffle(c, d, 0, 4, 1, 5), high2 = i32x4.shuffle(c, d, 2, 6, 3, 7);
+    v128.store(s, f32x4.add(v128.load(s), i64x2.shuffle(low, low2, 0, 2)));
+    s += wide;
+    v128.store(s, f32x4.add(v128.load(s), i64x2.shuffle(low, low2, 1, 3)));
+    s += wide;
+    v128.store(s, f32x4.add(v128.load(s), i64x2.shuffle(high, high2, 0, 2)));
+    s += wide;
+    v128.store(s, f32x4.add(v128.load(s), i64x2.shuffle(high, high2, 1, 3)));
+    s += wide;
+    bias += 16;
+  }
+  for (; keys > 0; keys--) {
+    const x = f32x4(load<f32>(bias), load<f32>(bias + row), load<f32>(bias + row2), load<f32>(bias + row3));
+    v128.store(s, f32x4.add(v128.load(s), x));
+    s += wide;
+    bias += 4;
   }
 }
 
