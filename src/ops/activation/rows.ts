@@ -51,7 +51,7 @@ export const activationRows: Readonly<Record<ActivationName, ActivationRow>> = {
     value: (x) => times(x, normalCdf(x)),
     slope: (x) => normalCdf(x) + times(x, Math.exp((-x * x) / 2) / Math.sqrt(2 * Math.PI)),
     keeps: "x",
-    transcendentals: [1, 1],
+    transcendentals: [1, 2],
   },
   geluTanh: {
     value: (x) => times(x, sigmoid(tanhArgument(x))),
