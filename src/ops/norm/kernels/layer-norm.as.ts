@@ -24,21 +24,30 @@ function squares(x: usize, n: i32, mean: f32): f32 {
   return sum;
 }
 
+// @ts-ignore: decorator
+@inline function centreStep(x: usize, w: usize, b: usize, y: usize, mean: v128, r: v128, biased: bool, count: i32): void {
+  const normed = f32x4.mul(f32x4.sub(take(x, count), mean), r);
+  put(y, biased ? fma(normed, take(w, count), take(b, count)) : f32x4.mul(normed, take(w, count)), count);
+}
+
 /** y = (x − mean)·r·w + b; without b where that is 0. */
 // @ts-ignore: decorator
 @inline function centre(x: usize, w: usize, b: usize, y: usize, n: i32, mean: f32, r: f32, biased: bool): void {
   const wideMean = f32x4.splat(mean), wideR = f32x4.splat(r);
-  for (; n >= 4; n -= 4) {
-    const normed = f32x4.mul(f32x4.sub(v128.load(x), wideMean), wideR);
-    v128.store(y, biased ? fma(normed, v128.load(w), v128.load(b)) : f32x4.mul(normed, v128.load(w)));
+  for (; n >= 8; n -= 8) {
+    centreStep(x, w, b, y, wideMean, wideR, biased, 4);
+    centreStep(x + 16, w + 16, b + 16, y + 16, wideMean, wideR, biased, 4);
+    x += 32;
+    w += 32;
+    y += 32;
+    if (biased) b += 32;
+  }
+  for (; n > 0; n -= 4) {
+    centreStep(x, w, b, y, wideMean, wideR, biased, min(4, n));
     x += 16;
     w += 16;
     y += 16;
     if (biased) b += 16;
-  }
-  if (n > 0) {
-    const normed = f32x4.mul(f32x4.sub(take(x, n), wideMean), wideR);
-    put(y, biased ? fma(normed, take(w, n), take(b, n)) : f32x4.mul(normed, take(w, n)), n);
   }
 }
 
@@ -59,22 +68,40 @@ export function layerNorm_rows_forward(args: usize, begin: i32, end: i32, scratc
   }
 }
 
+/** dw += dy·h and db += dy for h = d·r. */
 // @ts-ignore: decorator
-@inline function learnStep(h: v128, grad: v128, dw: usize, db: usize, count: i32): void {
-  put(dw, fma(grad, h, take(dw, count)), count);
+@inline function learnStep(d: v128, grad: v128, dw: usize, db: usize, r: v128, count: i32): void {
+  put(dw, fma(f32x4.mul(grad, r), d, take(dw, count)), count);
   put(db, f32x4.add(take(db, count), grad), count);
 }
 
 // @ts-ignore: decorator
 @inline function gather(x: usize, w: usize, dy: usize, dw: usize, db: usize, room: usize, n: i32, mean: v128, r: v128, learns: bool): void {
-  let sum = f32x4.splat(0), product = sum;
-  for (; n >= 4; n -= 4) {
-    const grad = v128.load(dy), h = f32x4.mul(f32x4.sub(v128.load(x), mean), r);
-    const g = f32x4.mul(grad, v128.load(w));
-    sum = f32x4.add(sum, g);
-    product = fma(g, h, product);
+  let sum0 = f32x4.splat(0), sum1 = sum0, product0 = sum0, product1 = sum0;
+  for (; n >= 8; n -= 8) {
+    const d0 = f32x4.sub(v128.load(x), mean), grad0 = v128.load(dy), g0 = f32x4.mul(grad0, v128.load(w));
+    sum0 = f32x4.add(sum0, g0);
+    product0 = fma(g0, d0, product0);
+    if (learns) learnStep(d0, grad0, dw, db, r, 4);
+    const d1 = f32x4.sub(v128.load(x, 16), mean), grad1 = v128.load(dy, 16), g1 = f32x4.mul(grad1, v128.load(w, 16));
+    sum1 = f32x4.add(sum1, g1);
+    product1 = fma(g1, d1, product1);
     if (learns) {
-      learnStep(h, grad, dw, db, 4);
+      learnStep(d1, grad1, dw + 16, db + 16, r, 4);
+      dw += 32;
+      db += 32;
+    }
+    x += 32;
+    w += 32;
+    dy += 32;
+  }
+  for (; n > 0; n -= 4) {
+    const count = min(4, n);
+    const d = f32x4.sub(take(x, count), mean), grad = take(dy, count), g = f32x4.mul(grad, take(w, count));
+    sum0 = f32x4.add(sum0, g);
+    product0 = fma(g, d, product0);
+    if (learns) {
+      learnStep(d, grad, dw, db, r, count);
       dw += 16;
       db += 16;
     }
@@ -82,18 +109,11 @@ export function layerNorm_rows_forward(args: usize, begin: i32, end: i32, scratc
     w += 16;
     dy += 16;
   }
-  if (n > 0) {
-    const grad = take(dy, n), h = f32x4.mul(f32x4.sub(take(x, n), mean), r);
-    const g = f32x4.mul(grad, take(w, n));
-    sum = f32x4.add(sum, g);
-    product = fma(g, h, product);
-    if (learns) learnStep(h, grad, dw, db, n);
-  }
-  store<f32>(room, sumLanes(sum));
-  store<f32>(room, sumLanes(product), 4);
+  store<f32>(room, sumLanes(f32x4.add(sum0, sum1)));
+  store<f32>(room, sumLanes(f32x4.add(product0, product1)), 4);
 }
 
-/** Σ w·dy, and Σ w·dy·h behind it, for h = (x − mean)·r, left in `room`; dw += dy·h and db += dy where they learn. */
+/** Σ w·dy, and Σ w·dy·d behind it, for d = x − mean, left in `room`; dw += dy·d·r and db += dy where they learn. */
 function gatherRow(x: usize, w: usize, dy: usize, dw: usize, db: usize, room: usize, n: i32, mean: v128, r: v128, learns: bool): void {
   if (learns) gather(x, w, dy, dw, db, room, n, mean, r, true);
   else gather(x, w, dy, dw, db, room, n, mean, r, false);
@@ -101,21 +121,27 @@ function gatherRow(x: usize, w: usize, dy: usize, dw: usize, db: usize, room: us
 
 // @ts-ignore: decorator
 @inline function slopeStep(x: usize, w: usize, dy: usize, dx: usize, mean: v128, r: v128, base: v128, turn: v128, count: i32): void {
-  const h = f32x4.mul(f32x4.sub(take(x, count), mean), r);
-  const g = f32x4.sub(f32x4.mul(take(dy, count), take(w, count)), base);
-  put(dx, f32x4.mul(r, f32x4.sub(g, f32x4.mul(h, turn))), count);
+  const d = f32x4.sub(take(x, count), mean), g = f32x4.mul(take(dy, count), take(w, count));
+  put(dx, fma(g, r, fma(d, turn, base)), count);
 }
 
-/** dx = r (w·dy − base − h·turn). */
+/** dx = r·w·dy + turn·(x − mean) + base. */
 function slope(x: usize, w: usize, dy: usize, dx: usize, n: i32, mean: v128, r: v128, base: v128, turn: v128): void {
-  for (; n >= 4; n -= 4) {
+  for (; n >= 8; n -= 8) {
     slopeStep(x, w, dy, dx, mean, r, base, turn, 4);
+    slopeStep(x + 16, w + 16, dy + 16, dx + 16, mean, r, base, turn, 4);
+    x += 32;
+    w += 32;
+    dy += 32;
+    dx += 32;
+  }
+  for (; n > 0; n -= 4) {
+    slopeStep(x, w, dy, dx, mean, r, base, turn, min(4, n));
     x += 16;
     w += 16;
     dy += 16;
     dx += 16;
   }
-  if (n > 0) slopeStep(x, w, dy, dx, mean, r, base, turn, n);
 }
 
 // args: x, w, kept, dy, dx, dwb; n, stride, mode, rows, block, learns. One unit is `block` rows, whose part of the
@@ -134,10 +160,13 @@ export function layerNorm_rows_backward(args: usize, begin: i32, end: i32, scrat
       const kept = pointerAt(args, 2) + ((<usize>row) << 3);
       const x = pointerAt(args, 0) + (<usize>row) * stride;
       const dy = pointerAt(args, 3) + at;
-      const mean = v128.load32_splat(kept), r = v128.load32_splat(kept, 4);
-      gatherRow(x, w, dy, dw, dw + rowBytes, room, n, mean, r, learns);
-      const base = f32x4.splat(load<f32>(room) / <f32>n), turn = f32x4.splat(load<f32>(room, 4) / <f32>n);
-      slope(x, w, dy, pointerAt(args, 4) + at, n, mean, r, base, turn);
+      const r = load<f32>(kept, 4);
+      const mean = v128.load32_splat(kept), wide = f32x4.splat(r);
+      gatherRow(x, w, dy, dw, dw + rowBytes, room, n, mean, wide, learns);
+      // dx = r (w·dy − mean of w·dy − h · mean of w·dy·h), h = (x − mean)·r.
+      const base = f32x4.splat(-r * (load<f32>(room) / <f32>n));
+      const turn = f32x4.splat(-r * r * r * (load<f32>(room, 4) / <f32>n));
+      slope(x, w, dy, pointerAt(args, 4) + at, n, mean, wide, base, turn);
     }
   }
 }
