@@ -122,10 +122,11 @@ function gatherRow(x: usize, w: usize, dy: usize, dw: usize, db: usize, room: us
 // @ts-ignore: decorator
 @inline function slopeStep(x: usize, w: usize, dy: usize, dx: usize, mean: v128, r: v128, base: v128, turn: v128, count: i32): void {
   const d = f32x4.sub(take(x, count), mean), g = f32x4.mul(take(dy, count), take(w, count));
-  put(dx, fma(g, r, fma(d, turn, base)), count);
+  // Taken from each other before they are scaled: r is large where a row varies little.
+  put(dx, fma(d, turn, f32x4.mul(f32x4.sub(g, base), r)), count);
 }
 
-/** dx = r·w·dy + turn·(x − mean) + base. */
+/** dx = r (w·dy − base) + turn·(x − mean). */
 function slope(x: usize, w: usize, dy: usize, dx: usize, n: i32, mean: v128, r: v128, base: v128, turn: v128): void {
   for (; n >= 8; n -= 8) {
     slopeStep(x, w, dy, dx, mean, r, base, turn, 4);
@@ -164,7 +165,7 @@ export function layerNorm_rows_backward(args: usize, begin: i32, end: i32, scrat
       const mean = v128.load32_splat(kept), wide = f32x4.splat(r);
       gatherRow(x, w, dy, dw, dw + rowBytes, room, n, mean, wide, learns);
       // dx = r (w·dy − mean of w·dy − h · mean of w·dy·h), h = (x − mean)·r.
-      const base = f32x4.splat(-r * (load<f32>(room) / <f32>n));
+      const base = f32x4.splat(load<f32>(room) / <f32>n);
       const turn = f32x4.splat(-r * r * r * (load<f32>(room, 4) / <f32>n));
       slope(x, w, dy, pointerAt(args, 4) + at, n, mean, wide, base, turn);
     }
