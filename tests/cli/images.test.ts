@@ -38,6 +38,21 @@ async function bars(folder: string): Promise<string> {
   return set;
 }
 
+/** Draws from what an experiment left. */
+async function drawAgain(folder: string, run: string): Promise<void> {
+  const args = ["draw", run, "--count", "3", "--label", "1", "--threads", "1"];
+  const { code, stdout, stderr } = await linnet(folder, args);
+  assert.equal(code, 0, stderr);
+  assert.match(stdout, /images a second/);
+  const file = await readFile(join(run, "drawn.png"));
+  assert.equal(decode(file).channels, 1);
+  assert.equal((await linnet(folder, [...args, "--json"])).code, 0);
+  assert.deepEqual(await readFile(join(run, "drawn.png")), file, "the same seed draws the same images");
+  const wrong = await linnet(folder, [...args.slice(0, 4), "--label", "2"]);
+  assert.equal(wrong.code, 2);
+  assert.match(wrong.stderr, /class from 0 to 1, got 2/);
+}
+
 const few = ["--steps", "8", "--samples", "4", "--threads", "1"];
 
 test("experiment images trains on a folder and leaves sheets that decode", { timeout }, () =>
@@ -69,6 +84,7 @@ test("experiment images trains on a folder and leaves sheets that decode", { tim
       const { width, height, channels } = decode(await readFile(join(out, `linear-${sheet}.png`)));
       assert.deepEqual([width, height, channels], [across * 14 + 2, down * 14 + 2, 1]);
     }
+    await drawAgain(folder, join(out, "softmax"));
   }),
 );
 

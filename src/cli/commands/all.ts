@@ -4,6 +4,7 @@ import { classify } from "./classify.ts";
 import { convert } from "./convert.ts";
 import { demo } from "./demo.ts";
 import { doctor } from "./doctor.ts";
+import { draw } from "./draw.ts";
 import { experiment } from "./experiment.ts";
 import { generate } from "./generate.ts";
 import { info } from "./info.ts";
@@ -17,6 +18,7 @@ export const commands: readonly ((program: Command) => void)[] = [
   demo,
   train,
   generate,
+  draw,
   classify,
   info,
   convert,

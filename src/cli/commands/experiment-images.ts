@@ -15,8 +15,9 @@ import {
 import type { Images } from "../../tasks/image-generation/images.ts";
 import { outputs, type PixelOutput } from "../../tasks/image-generation/output.ts";
 import { type ImagePreset, imagePresets } from "../../tasks/image-generation/presets.ts";
+import { createImageRun, type ImageRunSource } from "../../tasks/image-generation/run.ts";
 import { printImages, type SheetOptions, sheetOf } from "../../tasks/image-generation/sheet.ts";
-import { writeText } from "../../train/run-folder.ts";
+import { type RunFolder, writeText } from "../../train/run-folder.ts";
 import { type DeviceOptions, describeDevice, openDevice } from "../device.ts";
 import { withInterrupt } from "../exit.ts";
 import { deviceFlags, positiveInteger } from "../flags.ts";
@@ -89,12 +90,14 @@ async function run(options: Options, signal: AbortSignal): Promise<void> {
     say(`Images of ${set}: ${preset.description}\n${describeDevice(device)}\n`);
     const { seconds, steps, seed, samples } = options;
     const show = shower(folder, say);
+    const keep = keeper(folder, { data: set, training: { preset: options.preset, seed } });
     for await (const event of compareImages(preset, data, device, {
       ...{ seed, samples, signal, output: options.output as PixelOutput["id"] },
       ...(options.only === undefined ? {} : { only: options.only.split(",") }),
       ...(seconds === undefined ? {} : { seconds }),
       ...(steps === undefined ? {} : { steps }),
     })) {
+      await keep(event);
       await show(event);
       if (event.kind === "end") runs.push(event.run);
     }
@@ -111,7 +114,27 @@ async function run(options: Options, signal: AbortSignal): Promise<void> {
   const labels = { title: `Images of ${set} (${options.preset})`, x: "seconds", y: "bits per dimension" };
   await writeText(join(folder, "curves.svg"), svgPlot(curves, labels));
   if (options.json) console.log(JSON.stringify({ ...figures, folder }, null, 2));
-  else console.log(`\n${tableOf(runs)}\n\nSheets and figures: ${folder}`);
+  else console.log(`\n${tableOf(runs)}\n\nSheets and figures: ${folder}\n${drawingLine(folder, runs)}`);
+}
+
+function drawingLine(folder: string, runs: readonly ImageRun[]): string {
+  return runs.map(({ name }) => `linnet draw ${join(folder, name)}`).join("\n");
+}
+
+/** Keeps each contender in a run folder of its own: its weights at every look and at the end, and what it scored. */
+function keeper(folder: string, source: ImageRunSource): (event: ImageEvent) => Promise<void> {
+  let run: RunFolder | undefined;
+  return async (event) => {
+    if (event.kind === "step") return;
+    if (event.kind === "begin") {
+      run = await createImageRun(join(folder, event.name), event.model, source);
+      return;
+    }
+    const { bits, seconds } = event.kind === "look" ? event : event.run;
+    const step = event.kind === "look" ? event.step : event.run.steps;
+    await run!.log([{ step, seconds, bits }]);
+    await run!.saveModel(event.model, step);
+  };
 }
 
 /** Shows events as they come: progress, samples in letters, sheets in the folder. */
@@ -122,6 +145,7 @@ function shower(folder: string, say: (text: string) => void): (event: ImageEvent
     await writeFile(join(folder, `${name}.png`), await encodePng(sheetOf(images, options)));
   };
   return async (event) => {
+    if (event.kind === "begin") return;
     if (event.kind === "step") {
       if (event.name !== current) {
         progress = new Progress(event.name.padEnd(8), process.stderr);

@@ -33,6 +33,12 @@ export interface ImageRun {
 /** What is told while contenders train. */
 export type ImageEvent =
   | {
+      readonly kind: "begin";
+      readonly name: string;
+      /** In training from here on, and gone after the end. */
+      readonly model: PixelModel;
+    }
+  | {
       readonly kind: "step";
       readonly name: string;
       readonly step: number;
@@ -49,10 +55,12 @@ export type ImageEvent =
       /** Of a few held-out images. */
       readonly bits: number;
       readonly samples: Images;
+      readonly model: PixelModel;
     }
   | {
       readonly kind: "end";
       readonly run: ImageRun;
+      readonly model: PixelModel;
       readonly samples: Images;
       /** A row a held-out image: itself, and completions of its first half. */
       readonly completions: Images;
@@ -139,6 +147,7 @@ async function* trainOne(
   const curve: { step: number; seconds: number; bits: number }[] = [];
   let last = 0;
   try {
+    yield { kind: "begin", name, model };
     for await (const { step, loss, seconds } of train(task, {
       ...{ device, optimizer, seed, steps: budget.steps, schedule: budget.schedule(preset) },
       ...(budget.seconds === undefined ? {} : { seconds: budget.seconds }),
@@ -150,7 +159,8 @@ async function* trainOne(
       if (budget.done(step) * preset.looks < curve.length + 1 || budget.done(step) >= 1) continue;
       const bits = bitsOf(await evaluate(task, device, few));
       curve.push({ step, seconds, bits });
-      yield { kind: "look", name, step, seconds, bits, samples: await draw(model, device, options) };
+      const samples = await draw(model, device, options);
+      yield { kind: "look", name, step, seconds, bits, samples, model };
     }
     const spent = budget.spent;
     const bits = bitsOf(await evaluate(task, device, heldOutBatches(model, data, preset.heldOut, 16)));
@@ -159,7 +169,7 @@ async function* trainOne(
       ...{ name, output, bits, steps: last, images: last * batch, seconds: spent, curve },
       parameters: model.parameterCount,
     };
-    yield { kind: "end", run, ...(await sheetsOf(model, data, device, options)) };
+    yield { kind: "end", run, model, ...(await sheetsOf(model, data, device, options)) };
   } finally {
     optimizer.dispose();
     model.dispose();

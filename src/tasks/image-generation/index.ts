@@ -41,4 +41,5 @@ export {
   paperSizes,
   pixelModelConfig,
 } from "./presets.ts";
+export { createImageRun, type ImageRunConfig, type ImageRunSource, openPixelModel } from "./run.ts";
 export { type Picture, printImages, type SheetOptions, sheetOf } from "./sheet.ts";

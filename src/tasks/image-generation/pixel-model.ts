@@ -48,7 +48,7 @@ export interface PixelModelConfig {
   readonly channelOrder?: ChannelOrder;
   /** What the model says of a pixel. */
   readonly output: PixelOutput["id"];
-  /** Classes that an image may be asked of; 0 unless given. */
+  /** Classes that an image may be asked of, which every place is then told; 0 unless given. */
   readonly classes?: number;
   /** Every place is also told its neighbours in the image; the paper's models are told the value before it alone. */
   readonly seesNeighbours?: boolean;
@@ -85,6 +85,8 @@ export interface PixelBatch extends PixelRows {
 export class PixelModel extends Module {
   readonly decoder: Decoder;
   readonly neighbours: readonly Embedding[];
+  /** A row of its own for images of any class, then one of each; none where there are no classes. */
+  readonly label: Embedding | undefined;
   readonly head: Linear;
   readonly #places: readonly Int32Array[];
   readonly #config: PixelModelConfig;
@@ -103,6 +105,8 @@ export class PixelModel extends Module {
     });
     this.#places = config.seesNeighbours ? neighbourPlaces(config.shape, this.channelOrder) : [];
     this.neighbours = this.#places.map(() => new Embedding(levels + 1, decoder.width, smoothInit));
+    // As large as what is said of a value: told at the first place alone, a class is long forgotten by the last.
+    this.label = classes > 0 ? new Embedding(classes + 1, decoder.width, normalInit(0.2)) : undefined;
     const { width, biasInit } = this.#output;
     this.head = new Linear(decoder.width, width, { bias: true, init: normalInit(0.02), biasInit });
   }
@@ -154,6 +158,8 @@ export class PixelModel extends Module {
         integers((n, t) => (places[t]! < 0 ? levels : tokens[n * time + places[t]! + 1]!)),
       ),
     );
+    if (this.label !== undefined)
+      parts.push(this.label.forward(integers((n) => Math.max(0, tokens[n * time]! - levels))));
     const beside = parts.length === 0 ? {} : { beside: parts.reduce((sum, part) => add(sum, part)) };
     const ids = integers((n, t) => tokens[n * time + t]!);
     return this.head.forward(this.decoder.features(ids, { ...context, ...beside }).features);
