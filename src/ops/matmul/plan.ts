@@ -27,8 +27,9 @@ export interface Plan {
   readonly scratchBytes: number;
 }
 
-/** A block of B this deep and one panel wide stays in the first-level cache. */
+/** A block of B this deep and one panel wide stays in the first-level cache; with few rows at a time it may be deeper. */
 const deepest = 256;
+const deepestOfTall = 352;
 
 /** Rows the kernel packs of A at a time, at most. */
 const packedRows = 160;
@@ -39,11 +40,19 @@ const worthCutting = 2 ** 19;
 /** Units that let a few threads end at about the same time. */
 const enoughUnits = 8;
 
+/**
+ * Many rows times a narrow matrix, as tokens times weights: few rows a unit let threads end together at no cost, since
+ * neighbours share what is packed of B, and all of B lies in the second-level cache.
+ */
+const tallRows = 1024;
+const rowsOfTall = 96;
+const narrowCols = 384;
+
 const roundUp = (x: number, to: number): number => Math.ceil(x / to) * to;
 
 /** Steps in pieces of equal depth, none deeper than the cache likes. */
-function evenSteps(k: number): number {
-  return Math.max(1, Math.ceil(k / Math.max(1, Math.ceil(k / deepest))));
+function evenSteps(k: number, most: number): number {
+  return Math.max(1, Math.ceil(k / Math.max(1, Math.ceil(k / most))));
 }
 
 /** Rows and columns of a unit: tall where there is more than one block of rows, narrower until there are enough. */
@@ -58,10 +67,16 @@ function cut(m: number, n: number, k: number, batch: number): { rows: number; co
   return { rows, cols, units: count(cols) };
 }
 
+/** The same for a tall product. */
+function cutTall(m: number, n: number, batch: number): { rows: number; cols: number; units: number } {
+  return { rows: rowsOfTall, cols: n, units: batch * Math.ceil(m / rowsOfTall) };
+}
+
 /** How to cut a product of strided operands, of which B has contiguous rows or columns. */
 export function planProduct({ m, n, k, batch, aRow, aCol, bRow, bCol }: PlanInput): Plan {
-  const steps = evenSteps(k);
-  const { rows, cols, units } = cut(m, n, k, batch);
+  const isTall = m >= tallRows && n > 0 && n <= narrowCols && aCol === 1;
+  const steps = evenSteps(k, isTall ? deepestOfTall : deepest);
+  const { rows, cols, units } = isTall ? cutTall(m, n, batch) : cut(m, n, k, batch);
   // Far apart, rows of B fall into the same few cache sets and a page each: copied once, they are read in order.
   const packB = bCol !== 1 ? 2 : m >= 96 && bRow >= 128 ? 1 : 0;
   const packA = aRow === 1 && aCol >= 512 && m > 1 && n >= 32;
@@ -85,7 +100,7 @@ export function planPacked(
   return {
     rows,
     cols: wide,
-    steps: m <= streamedRows ? Math.max(1, width) : evenSteps(width),
+    steps: m <= streamedRows ? Math.max(1, width) : evenSteps(width, deepest),
     units: cols === wide ? units : Math.ceil(m / rows) * Math.ceil(out / wide),
   };
 }
