@@ -1,7 +1,8 @@
 // Attention with its whole matrix of weights in memory.
 import { gemmBlock } from "../../../device/wasm/kernels/generated/tile.as";
 import { finiteRows } from "../../../device/wasm/kernels/finite.as";
-import { exp1, exp4 } from "../../../device/wasm/kernels/math.as";
+import { exp1, exp4, storeExp8 } from "../../../device/wasm/kernels/math.as";
+import { maxRun } from "../../../device/wasm/kernels/rows.as";
 import { Job, rowsAt } from "./job.as";
 import { clear, keyAllowed, keyBegin, keyEnd, openTile, packTransposed, padded, seesAll, Tile, TILE_BYTES } from "./tile.as";
 
@@ -15,7 +16,8 @@ export function attention_matrix_forward(args: usize, begin: i32, end: i32, scra
     if (!openTile(job, tile, unit)) continue;
     const row = <usize>(tile.batch * job.queryHeads + tile.head) * job.time + tile.begin + tile.first;
     const weights = job.weights + (row * job.keyTime << 2);
-    memory.fill(weights, 0, <usize>tile.count * job.keyTime << 2);
+    // Scores are written over all keys of the sequence: of a packed row the others stay 0.
+    if (tile.keys < job.keyTime) memory.fill(weights, 0, <usize>tile.count * job.keyTime << 2);
     const first = weights + (<usize>tile.keyBegin << 2);
     scoreAll(job, tile, first, keysT);
     for (let i = 0; i < tile.count; i++) weighRow(job, tile, i, first + (<usize>i * job.keyTime << 2));
@@ -38,15 +40,16 @@ function scoreAll(job: Job, tile: Tile, weights: usize, keysT: usize): void {
 function weighRow(job: Job, tile: Tile, i: i32, row: usize): void {
   const first = keyBegin(job, tile, i), last = keyEnd(job, tile, i);
   const bias = tile.bias + (<usize>i * job.biasRow << 2);
-  let largest: f32 = -Infinity;
-  for (let j = first; j < last; j++) {
-    const at = row + (<usize>j << 2);
-    let s = load<f32>(at);
-    if (job.hasBias) s += load<f32>(bias + (<usize>j << 2));
-    if (job.maskBytes != 0 && !keyAllowed(job, tile, j)) s = -Infinity;
-    store<f32>(at, s);
-    largest = max(largest, s);
+  if (job.hasBias || job.maskBytes != 0) {
+    for (let j = first; j < last; j++) {
+      const at = row + (<usize>j << 2);
+      let s = load<f32>(at);
+      if (job.hasBias) s += load<f32>(bias + (<usize>j << 2));
+      if (job.maskBytes != 0 && !keyAllowed(job, tile, j)) s = -Infinity;
+      store<f32>(at, s);
+    }
   }
+  const largest = maxRun(row + (<usize>first << 2), max(0, last - first));
   clear(row, min(first, tile.keys));
   clear(row + (<usize>last << 2), tile.keys - last);
   if (largest == -Infinity) {
@@ -61,6 +64,11 @@ function exponentials(row: usize, n: i32, largest: f32): f32 {
   const shift = f32x4.splat(largest);
   let wide = f32x4.splat(0);
   let j: i32 = 0;
+  for (; j + 8 <= n; j += 8) {
+    const at = row + (<usize>j << 2);
+    storeExp8(at, f32x4.sub(v128.load(at), shift), f32x4.sub(v128.load(at, 16), shift));
+    wide = f32x4.add(f32x4.add(wide, v128.load(at)), v128.load(at, 16));
+  }
   for (; j + 4 <= n; j += 4) {
     const at = row + (<usize>j << 2);
     v128.store(at, exp4(f32x4.sub(v128.load(at), shift)));
