@@ -54,7 +54,7 @@ const MASKS = memory.data<u32>([
     v128.store(dst, f32x4.mul(v128.load(dst), slope4(map, v128.load(y))));
 }
 
-/** Eight lanes at a time, so that tier C pairs them. */
+/** On tier C two vectors at a time, as one of 256 bits. */
 function eluPlusOneRow(dst: usize, src: usize, width: i32): void {
   let j: i32 = 0;
   if (TIER == 2) {

@@ -1,6 +1,5 @@
 // Chunkwise forward of S <- decay S + k vᵀ, o = scale Sᵀq, with or without the normaliser. Inside a chunk the scores of
 // its rows against each other, between chunks the state.
-import { finiteRows } from "../../../device/wasm/kernels/finite.as";
 import {
   gemmBlock, gemmLower, gemmLowerLeft, transposeBlock,
 } from "../../../device/wasm/kernels/generated/tile.as";
@@ -10,7 +9,7 @@ import {
 } from "./add-decay.as";
 import { keyScores } from "./add-key.as";
 import {
-  accumulateRow, dot, fillWith, loadRows, padded, scaleRows, storeRow, storeRows, sumLanes, touchRows,
+  dot, fillWith, loadFiniteRows, loadRows, padded, scaleRows, storeRow, storeRows, sumLanes, sumRows, touchRows,
 } from "./add-rows.as";
 
 /** What is asked of a job besides the decay in the two lowest bits. */
@@ -103,14 +102,14 @@ function layOwn(f: Forward, at: usize): usize {
 }
 
 /** Weights of the chunk's rows on each other, scale and decay included. */
-function scores(f: Forward, q: usize, qRow: usize, k: usize, kRow: usize): void {
+function scores(f: Forward, q: usize, qRow: usize, k: usize, kRow: usize, alpha: usize): void {
   const rows = f.rows;
   if (f.decay == KEY) keyScores(f, q, k, f.scores, f.readRow, f.pairs);
   else {
     transposeBlock(rows, f.keyWidth, k, kRow, f.transposed, f.scoreRow);
     gemmLower(rows, rows, f.keyWidth, q, qRow, 4, f.transposed, f.scoreRow, f.scores, f.readRow, 0);
   }
-  maskScores(f, f.scores, f.readRow, f.scaled, 0, 0);
+  maskScores(f, f.scores, f.readRow, alpha, 0, 0);
 }
 
 /** Divides reads and scores by scale · z·q + eps, as their product would be, and brings z to the chunk's end. */
@@ -127,7 +126,7 @@ function normalize(f: Forward, k: usize, kRow: usize): void {
       v128.store(at, f32x4.mul(v128.load(at), factor));
   }
   decayColumns(f, f.normalizer, 1);
-  for (let i: i32 = 0; i < f.rows; i++) accumulateRow(f.normalizer, k + <usize>i * kRow, width);
+  sumRows(f.normalizer, k, kRow, f.rows, width);
 }
 
 /** The same product row after row, each over what it sees: 0 times a value may be no 0. */
@@ -147,24 +146,34 @@ function forwardChunk(f: Forward): void {
   const width = f.keyWidth;
   prepareChunk(f);
   let q = f.q, qRow = f.qRow, k = f.k, kRow = f.kRow;
-  if (f.decay == KEY || f.map != IDENTITY) {
-    q = f.plainQ;
+  const copied = f.decay == KEY || f.map != IDENTITY;
+  if (copied) {
     k = f.plainK;
-    qRow = f.row;
     kRow = f.row;
-    mapRows(f.map, q, qRow, f.q, f.qRow, rows, width);
     mapRows(f.map, k, kRow, f.k, f.kRow, rows, width);
   }
-  scaleRows(f.decay, f.reads, f.readRow, q, qRow, f.prefix, f.row, f.scaled, rows, width);
-  scores(f, q, qRow, k, kRow);
+  if (f.decay == NONE) {
+    if (copied) mapRows(f.map, f.reads, f.readRow, q, qRow, rows, width);
+    if (!copied || f.scale != 1)
+      scaleRows(NONE, f.reads, f.readRow, copied ? f.reads : q, copied ? f.readRow : qRow, 0, 0, f.scaled, rows, width);
+    scores(f, f.reads, f.readRow, k, kRow, f.ones);
+  } else {
+    if (copied) {
+      mapRows(f.map, f.plainQ, f.row, q, qRow, rows, width);
+      q = f.plainQ;
+      qRow = f.row;
+    }
+    scaleRows(f.decay, f.reads, f.readRow, q, qRow, f.prefix, f.row, f.scaled, rows, width);
+    scores(f, q, qRow, k, kRow, f.scaled);
+  }
   if (f.decay != NONE) {
     scaleRows(f.decay, f.decayedK, f.row, k, kRow, f.suffix, f.row, f.ones, rows, width);
     k = f.decayedK;
     kRow = f.row;
   }
-  loadRows(f.values, f.stateRow, f.v, f.vRow, rows, f.columns);
+  const finite = loadFiniteRows(f.values, f.stateRow, f.v, f.vRow, rows, f.columns);
   if (f.flags & NORMALIZE) normalize(f, k, kRow);
-  if (finiteRows(f.values, 0, 1, rows * padded(f.columns)))
+  if (finite)
     gemmLowerLeft(rows, f.columns, width + rows, f.reads, f.readRow, 4, f.state, f.stateRow, f.o, f.oRow, 0);
   else readEach(f);
   decayRows(f, f.state, f.stateRow);

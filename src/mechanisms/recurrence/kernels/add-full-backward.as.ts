@@ -7,7 +7,7 @@ import {
 } from "./add-forward.as";
 import { BLOCK, firstRow } from "./add-full.as";
 import { INITIAL_NORMALIZER_GRADIENT, INITIAL_STATE_GRADIENT } from "./add-gradient.as";
-import { accumulateRow, addScaled, clear, dot, loadRows, padded, storeRow, storeRows } from "./add-rows.as";
+import { addScaled, clear, dot, loadRows, padded, storeRow, storeRows, sumRows } from "./add-rows.as";
 
 @unmanaged
 class FullGradientArguments {
@@ -105,7 +105,7 @@ function sumKeys(f: Full): void {
     const k = mappedRows(f.map, f.k + at * f.kRow, f.kRow, rows, f.keyWidth, f.mapped, f.row);
     const kRow = f.map ? f.row : f.kRow;
     gemmBlock(f.valueWidth, f.keyWidth, rows, f.v + at * f.vRow, 4, f.vRow, k, kRow, f.state, f.row, 1);
-    for (let i: i32 = 0; i < rows && f.flags & NORMALIZE; i++) accumulateRow(f.z, k + <usize>i * kRow, f.keyWidth);
+    if (f.flags & NORMALIZE) sumRows(f.z, k, kRow, rows, f.keyWidth);
   }
 }
 

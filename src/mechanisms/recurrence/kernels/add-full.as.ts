@@ -4,7 +4,7 @@ import { mappedRows } from "../../feature-maps/kernels/pointwise.as";
 import {
   FINAL_NORMALIZER, FINAL_STATE, INITIAL_NORMALIZER, INITIAL_STATE, MAP_SHIFT, NORMALIZE, PACKED,
 } from "./add-forward.as";
-import { accumulateRow, dot, loadLive, loadRows, padded, storeLive, storeRow, storeRows } from "./add-rows.as";
+import { dot, loadLive, loadRows, padded, storeLive, storeRow, storeRows, sumRows } from "./add-rows.as";
 
 /** Rows that a product takes at a time: they stay in the first cache while the column panels pass over them. */
 export const BLOCK: i32 = 32;
@@ -72,7 +72,7 @@ function forwardUnit(a: FullArguments, n: i32, head: i32, column: i32, state: us
     const left = mappedRows(map, k + <usize>t * kRow, kRow, rows, K, block, blockRow);
     const leftRow = map ? blockRow : kRow;
     gemmBlock(K, columns, rows, left, 4, leftRow, v + <usize>t * vRow, vRow, state, stateRow, 1);
-    for (let i: i32 = 0; i < rows && a.flags & NORMALIZE; i++) accumulateRow(z, left + <usize>i * leftRow, K);
+    if (a.flags & NORMALIZE) sumRows(z, left, leftRow, rows, K);
   }
   for (let t: i32 = 0; t < queries; t += BLOCK) {
     const rows = min(BLOCK, queries - t);

@@ -9,7 +9,7 @@ import { GATE_GRADIENT, Gradient } from "./add-gradient.as";
 import { keepProduct } from "./add-gradient-gate.as";
 import { addDiagonal, decayedKeys, scoresOf } from "./add-gradient-query.as";
 import { keyKeyGradients } from "./add-key.as";
-import { accumulateRow, addScaled, clear, scaleRows, storeRows } from "./add-rows.as";
+import { addScaled, clear, scaleRows, storeRows, sumRows } from "./add-rows.as";
 
 /** result_j = U_j ∘ (R v_j + dz): what lies behind the chunk gives to dk. */
 function carriedPart(r: Gradient): void {
@@ -72,7 +72,7 @@ export function retreat(r: Gradient): void {
   if (r.flags & NORMALIZE) {
     decayColumns(r, r.normalizerGradient, 1);
     scaleRows(r.decay, r.decayedQ, r.row, r.q, r.qStep, r.prefix, r.row, r.sigma, rows, K);
-    for (let i: i32 = 0; i < rows; i++) accumulateRow(r.normalizerGradient, r.decayedQ + <usize>i * r.row, K);
+    sumRows(r.normalizerGradient, r.decayedQ, r.row, rows, K);
   }
   if (r.decay != NONE || r.scale != 1 || r.flags & NORMALIZE) {
     queries = r.decayedQ;

@@ -10,7 +10,7 @@ import { NORMALIZE } from "./add-forward.as";
 import { GATE_GRADIENT, Gradient } from "./add-gradient.as";
 import { keepProduct } from "./add-gradient-gate.as";
 import { keyQueryGradients, keyScores } from "./add-key.as";
-import { accumulateRow, dot, scaleRows, storeRows, sumLanes } from "./add-rows.as";
+import { dot, scaleRows, storeRows, sumLanes, sumRows } from "./add-rows.as";
 
 /** Scores of the chunk's rows on each other with their decay, times alpha. */
 export function scoresOf(r: Gradient, alpha: usize): void {
@@ -118,5 +118,5 @@ export function advance(r: Gradient): void {
   gemmBlock(r.valueWidth, r.keyWidth, r.rows, r.v, 4, r.vStep, keys, keyRow, r.state, r.row, 1);
   if (!(r.flags & NORMALIZE)) return;
   decayColumns(r, r.normalizer, 1);
-  for (let i: i32 = 0; i < r.rows; i++) accumulateRow(r.normalizer, keys + <usize>i * keyRow, r.keyWidth);
+  sumRows(r.normalizer, keys, keyRow, r.rows, r.keyWidth);
 }

@@ -90,10 +90,17 @@ export function touchRows(src: usize, srcRow: usize, rows: i32, width: i32): i32
 
 /** Operand rows into scratch rows with zeros up to their stride; all zeros where src is 0. */
 export function loadRows(dst: usize, dstRow: usize, src: usize, srcRow: usize, rows: i32, width: i32): void {
-  const live = src ? padded(width) : 0;
+  const zero = i32x4.splat(0);
+  const tail = src ? width & 3 : 0;
+  const whole = src ? <usize>(width - tail) << 2 : 0;
   for (let i: i32 = 0; i < rows; i++, dst += dstRow, src += srcRow) {
-    if (live) loadRow(dst, src, width);
-    clear(dst + (<usize>live << 2), <i32>(dstRow >> 2) - live);
+    let j: usize = 0;
+    for (; j < whole; j += 16) v128.store(dst + j, v128.load(src + j));
+    if (tail) {
+      v128.store(dst + j, loadTail(src + j, tail));
+      j += 16;
+    }
+    for (; j < dstRow; j += 16) v128.store(dst + j, zero);
   }
 }
 
@@ -138,10 +145,80 @@ export function addScaled(dst: usize, src: usize, factor: f32, width: i32): void
     v128.store(dst, fma(wide, v128.load(src), v128.load(dst)));
 }
 
-/** The dot product of an operand row with a padded scratch row: lane sums over ascending vectors, then the lanes. */
+/**
+ * Operand rows into scratch rows as `loadRows` does it, and whether all that was copied is finite: each number times 0
+ * is 0 then.
+ */
+export function loadFiniteRows(dst: usize, dstRow: usize, src: usize, srcRow: usize, rows: i32, width: i32): bool {
+  const zero = i32x4.splat(0);
+  const tail = width & 3;
+  const whole = <usize>(width - tail) << 2;
+  let a = zero, b = zero;
+  for (let i: i32 = 0; i < rows; i++, dst += dstRow, src += srcRow) {
+    let j: usize = 0;
+    for (; j + 32 <= whole; j += 32) {
+      const x = v128.load(src + j);
+      const y = v128.load(src + j, 16);
+      v128.store(dst + j, x);
+      v128.store(dst + j, y, 16);
+      a = fma(x, zero, a);
+      b = fma(y, zero, b);
+    }
+    for (; j < whole; j += 16) {
+      const x = v128.load(src + j);
+      v128.store(dst + j, x);
+      a = fma(x, zero, a);
+    }
+    if (tail) {
+      const x = loadTail(src + j, tail);
+      v128.store(dst + j, x);
+      a = fma(x, zero, a);
+      j += 16;
+    }
+    for (; j < dstRow; j += 16) v128.store(dst + j, zero);
+  }
+  return i32x4.all_true(f32x4.eq(f32x4.add(a, b), zero));
+}
+
+/** Adds operand rows to a padded scratch row, each column one ascending sum. */
+export function sumRows(dst: usize, src: usize, srcRow: usize, rows: i32, width: i32): void {
+  let j: i32 = 0;
+  for (; j + 16 <= width; j += 16, src += 64, dst += 64) {
+    let a = v128.load(dst), b = v128.load(dst, 16), c = v128.load(dst, 32), d = v128.load(dst, 48);
+    let at = src;
+    for (let i = rows; i > 0; i--, at += srcRow) {
+      a = f32x4.add(a, v128.load(at));
+      b = f32x4.add(b, v128.load(at, 16));
+      c = f32x4.add(c, v128.load(at, 32));
+      d = f32x4.add(d, v128.load(at, 48));
+    }
+    v128.store(dst, a);
+    v128.store(dst, b, 16);
+    v128.store(dst, c, 32);
+    v128.store(dst, d, 48);
+  }
+  for (; j < width; j += 4, src += 16, dst += 16) {
+    let a = v128.load(dst);
+    let at = src;
+    for (let i = rows; i > 0; i--, at += srcRow) a = f32x4.add(a, loadLive(at, width - j));
+    v128.store(dst, a);
+  }
+}
+
+/** The dot product of an operand row with a padded scratch row: sums over every fourth vector, then these, then the lanes. */
 export function dot(row: usize, scratch: usize, width: i32): f32 {
   let sum = i32x4.splat(0);
   let j: i32 = 0;
+  if (width >= 16) {
+    let b = sum, c = sum, d = sum;
+    for (; j + 16 <= width; j += 16, row += 64, scratch += 64) {
+      sum = fma(v128.load(row), v128.load(scratch), sum);
+      b = fma(v128.load(row, 16), v128.load(scratch, 16), b);
+      c = fma(v128.load(row, 32), v128.load(scratch, 32), c);
+      d = fma(v128.load(row, 48), v128.load(scratch, 48), d);
+    }
+    sum = f32x4.add(f32x4.add(sum, b), f32x4.add(c, d));
+  }
   for (; j + 4 <= width; j += 4, row += 16, scratch += 16) sum = fma(v128.load(row), v128.load(scratch), sum);
   if (j < width) sum = fma(loadTail(row, width - j), v128.load(scratch), sum);
   return sumLanes(sum);
