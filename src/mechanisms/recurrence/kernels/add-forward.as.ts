@@ -122,8 +122,15 @@ function normalize(f: Forward, k: usize, kRow: usize): void {
     for (let j: i32 = 4; j <= i; j += 4) sum = f32x4.add(sum, v128.load(row + (<usize>j << 2)));
     const denominator = sumLanes(sum) + dot(read, f.normalizer, width) + f.eps;
     const factor = f32x4.splat(denominator == 0 ? 0 : 1 / denominator);
-    for (let at = read, end = row + (<usize>i << 2); at <= end; at += 16)
-      v128.store(at, f32x4.mul(v128.load(at), factor));
+    let at = read;
+    const end = row + (<usize>i << 2);
+    for (; at + 16 <= end; at += 32) {
+      const x = f32x4.mul(v128.load(at), factor);
+      const y = f32x4.mul(v128.load(at, 16), factor);
+      v128.store(at, x);
+      v128.store(at, y, 16);
+    }
+    if (at <= end) v128.store(at, f32x4.mul(v128.load(at), factor));
   }
   decayColumns(f, f.normalizer, 1);
   sumRows(f.normalizer, k, kRow, f.rows, width);

@@ -132,7 +132,14 @@ export function scaleRows(
         v128.store(dst + j, f32x4.mul(f32x4.mul(v128.load(src + j), wide), v128.load(t + j)));
       if (tail) v128.store(dst + whole, f32x4.mul(f32x4.mul(loadTail(src + whole, tail), wide), v128.load(t + whole)));
     } else {
-      for (let j: usize = 0; j < whole; j += 16) v128.store(dst + j, f32x4.mul(v128.load(src + j), wide));
+      let j: usize = 0;
+      for (; j + 32 <= whole; j += 32) {
+        const x = f32x4.mul(v128.load(src + j), wide);
+        const y = f32x4.mul(v128.load(src + j, 16), wide);
+        v128.store(dst + j, x);
+        v128.store(dst + j, y, 16);
+      }
+      if (j < whole) v128.store(dst + j, f32x4.mul(v128.load(src + j), wide));
       if (tail) v128.store(dst + whole, f32x4.mul(loadTail(src + whole, tail), wide));
     }
   }
