@@ -5,7 +5,7 @@ import { mechanism } from "../../mechanisms/registry.ts";
 import type { DecoderConfig } from "../../models/config.ts";
 import { Progress } from "../../report/progress.ts";
 import { LanguageRun } from "../../tasks/language-modelling/run.ts";
-import { isScored, type LearnedText } from "../../tasks/language-modelling/texts.ts";
+import { checkDocuments, isScored, type LearnedText } from "../../tasks/language-modelling/texts.ts";
 import {
   documentNames,
   type LanguageTraining,
@@ -13,6 +13,7 @@ import {
   scheduleNames,
   trainingOptions,
 } from "../../tasks/language-modelling/training.ts";
+import { textFiles } from "../../text/corpus.ts";
 import { demoText, isLarge } from "../corpus.ts";
 import { type DeviceOptions, describeDevice, openDevice } from "../device.ts";
 import { withInterrupt } from "../exit.ts";
@@ -225,6 +226,7 @@ async function begin(
   // A text in memory that is too short is refused here; ids on disk need the folder.
   const inMemory = place.isStreamed ? undefined : await textFor(place, tokenizer, training, "");
   if (inMemory !== undefined) checkLength(inMemory, training);
+  else if (training.documents !== "joined") await checkFiles(path);
   const folder = options.out ?? (await freeFolder(`runs/${name}`));
   const job = await LanguageRun.create(
     folder,
@@ -279,6 +281,12 @@ async function streamed(job: LanguageRun, place: TextPlace, signal: AbortSignal)
   } finally {
     progress.end();
   }
+}
+
+/** One file that is not .jsonl is one document, whatever is in it. */
+async function checkFiles(path: string): Promise<void> {
+  const files = await textFiles(path);
+  if (!files.some((file) => file.endsWith(".jsonl"))) checkDocuments(files.length);
 }
 
 function checkLength(text: LearnedText, { time }: LanguageTraining): void {

@@ -68,6 +68,15 @@ export async function tokenizeDocuments(
 /** Tokens that are held out at most: more make the score no better. */
 export const mostHeldOut = 1_000_000;
 
+/** Throws a ConfigError where there are not enough documents to learn from and to be scored on. */
+export function checkDocuments(count: number): void {
+  if (count >= 2) return;
+  throw new ConfigError(
+    `[train] documents by themselves are some to learn from and one to be scored on: expected two or more, got ${count}`,
+    "A folder has a document a file, a .jsonl file one a line; --documents joined takes a single text.",
+  );
+}
+
 /**
  * The last documents, a share of the tokens or a million of them, are held out.
  *
@@ -79,12 +88,7 @@ export function partedDocuments(
   share: number,
 ): TokenizedDocuments {
   const count = source.documents;
-  if (count < 2) {
-    throw new ConfigError(
-      `[train] documents by themselves are some to learn from and one to be scored on: expected two or more, got ${count}`,
-      "A folder has a document a file, a .jsonl file one a line; --documents joined takes a single text.",
-    );
-  }
+  checkDocuments(count);
   const lengths = Array.from(
     { length: count },
     (_, i) => source.documentLength?.(i) ?? source.document(i).length,
