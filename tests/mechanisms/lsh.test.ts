@@ -47,6 +47,8 @@ const cases: Record<string, readonly [T: number, rounds: number, options: LshFor
   "one group for all": [9, 2, { group: 64 }],
   "many buckets": [70, 2, { group: 8 }, 9],
   "two buckets": [20, 2, { group: 3 }, 1],
+  "rows of twenty-four pairs": [90, 3, { group: 12 }, 5],
+  "wide groups and four rounds": [150, 4, { group: 32 }, 3],
   "one token": [1, 2, { group: 4 }],
 };
 

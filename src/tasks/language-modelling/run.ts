@@ -211,6 +211,7 @@ function languageConfig(folder: RunFolder): LanguageRunConfig {
   if (folder.config.task !== "language-modelling") {
     throw new FormatError(
       `[run] ${folder.path} holds a run of another task: expected language-modelling, got ${folder.config.task}`,
+      "linnet draw is for runs of images, linnet classify for those that label texts.",
     );
   }
   return folder.config as LanguageRunConfig;
