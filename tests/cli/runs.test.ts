@@ -196,10 +196,12 @@ test(
         assert.deepEqual(await train("--resume", `half-${how}`, "--steps", "30"), whole);
       }
       await withText(folder);
-      const alone = await linnet(folder, ["train", "book.txt", ...small, "--documents", "rows"]);
-      assert.match(alone.stderr, /expected two or more, got 1/);
-      assert.equal(alone.code, 2);
-      assert.ok(!(await readdir(folder)).includes("runs"), "no run is left behind");
+      for (const more of [[], ["--stream"]]) {
+        const alone = await linnet(folder, ["train", "book.txt", ...small, "--documents", "rows", ...more]);
+        assert.match(alone.stderr, /expected two or more, got 1/);
+        assert.equal(alone.code, 2);
+        assert.ok(!(await readdir(folder)).includes("runs"), "no run is left behind");
+      }
     }),
 );
 
