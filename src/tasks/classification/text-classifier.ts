@@ -114,6 +114,12 @@ export class TextClassifier {
  * The trained classifier of a run folder, such as `linnet experiment classification` leaves one for every contender.
  *
  * @throws FormatError for a folder that holds none, or whose weights are not those that were saved.
+ * @example
+ * ```ts no-run
+ * const classifier = await openTextClassifier("runs/classification-quick/linear", device);
+ * const [first] = await classifier.label(["You have won"]);
+ * console.log(first!.label, first!.probability);
+ * ```
  */
 export async function openTextClassifier(path: string, device: Device): Promise<TextClassifier> {
   const folder = await RunFolder.open(path);

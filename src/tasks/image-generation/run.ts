@@ -35,8 +35,10 @@ export function createImageRun(path: string, model: PixelModel, source: ImageRun
  *
  * @throws FormatError for a folder that is no run, one of another task, and files that were damaged.
  * @example
+ * ```ts no-run
  * const model = await openPixelModel("runs/images-quick/linear", device);
  * const sevens = await generateImages(model, device, { count: 4, label: 7 });
+ * ```
  */
 export async function openPixelModel(path: string, device: Device): Promise<PixelModel> {
   const folder = await RunFolder.open(path);
