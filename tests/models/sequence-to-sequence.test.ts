@@ -6,6 +6,7 @@ import { scope } from "../../src/autograd/scope.ts";
 import { noGrad } from "../../src/autograd/tape.ts";
 import { type Tensor, tensor } from "../../src/autograd/tensor.ts";
 import { hostDevice } from "../../src/device/host/host.ts";
+import { openWasm } from "../../src/device/index.ts";
 import { translate } from "../../src/generate/translate.ts";
 import type { MixerChoice } from "../../src/models/config.ts";
 import { Decoder } from "../../src/models/decoder.ts";
@@ -156,12 +157,12 @@ test("a model learns to turn words round and writes them token by token", async 
     heads: 4,
     positions: { kind: "sinusoidal" },
   } as const;
-  const host = hostDevice({ dtype: "float32" });
+  const device = await openWasm({ threads: 1 });
   const model = new SequenceToSequence({
     encoder: { ...half, pattern: ["softmax"] },
     decoder: { ...half, pattern: ["gated-delta"], cross: "softmax" },
   });
-  initialize(model, host, new Random(2));
+  initialize(model, device, new Random(2));
   const frame = { begin: 0, end: 1 };
   const drawPair = (random: Random) => {
     const source = random.integers(new Int32Array(1 + random.integers(new Int32Array(1), 0, 4)[0]!), 2, 8);
@@ -175,10 +176,10 @@ test("a model learns to turn words round and writes them token by token", async 
     );
   };
   const optimizer = new Optimizer(adamW(), model.namedParameters(), { learningRate: 1e-2, clip: 1 });
-  const task = sequenceToSequence(model, host);
+  const task = sequenceToSequence(model, device);
   const schedule = cosineSchedule({ steps: 200, warmup: 10 });
   const losses: number[] = [];
-  for await (const { loss } of train(task, { device: host, batches, optimizer, steps: 200, schedule }))
+  for await (const { loss } of train(task, { device, batches, optimizer, steps: 200, schedule }))
     losses.push(loss);
   assert.ok(losses.at(-1)! < 0.35 * losses[0]!, `${losses[0]} to ${losses.at(-1)}`);
   const held = new Random(8, "held");
@@ -190,10 +191,11 @@ test("a model learns to turn words round and writes them token by token", async 
   );
   const right = written.filter((ids, i) => ids.join() === pairs[i]!.target.join()).length;
   assert.ok(right >= 16, `${right} of 24 are right`);
-  const { accuracy } = await scorePairs(model, host, [pairBatch(pairs, frame)]);
+  const { accuracy } = await scorePairs(model, device, [pairBatch(pairs, frame)]);
   assert.ok(accuracy >= 0.8, `accuracy ${accuracy}`);
   // Written one at a time, they are what they are side by side.
   for (const [i, { source }] of pairs.slice(0, 4).entries())
     assert.deepEqual(translate(model, [source], { ...frame, maxNewTokens: 8 }), [written[i]]);
   assert.throws(() => translate(model, [[]], frame), { code: "E_CONFIG" });
+  device.close();
 });
