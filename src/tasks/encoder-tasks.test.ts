@@ -4,6 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
 import { hostDevice } from "../device/host/host.ts";
+import { openWasm } from "../device/index.ts";
 import { Classifier } from "../models/classifier.ts";
 import { Decoder } from "../models/decoder.ts";
 import { MaskedModel } from "../models/masked-model.ts";
@@ -55,7 +56,7 @@ test("masking asks for its share of every row and leaves the rest as it was", ()
 });
 
 test("a masked model learns what is hidden from both sides", async () => {
-  const device = hostDevice({ dtype: "float32" });
+  const device = await openWasm({ threads: 1 });
   const config = { width: 32, layers: 1, heads: 2, positions: { kind: "rotary" } } as const;
   const model = new MaskedModel({ ...config, vocabularySize: 258, pattern: ["softmax"] });
   initialize(model, device, new Random(1));
@@ -70,6 +71,7 @@ test("a masked model learns what is hidden from both sides", async () => {
     assert.ok(step <= 200);
   const after = await scoreMasked(model, device, [batches(1000)]);
   assert.ok(after.nats < before.nats / 3 && after.accuracy > 0.5, JSON.stringify([before, after]));
+  device.close();
 });
 
 test("a classifier learns labels and its score is that of every text once", async () => {
