@@ -14,6 +14,7 @@ const contexts = [64, 1024, 16_384, 65_536];
 const usual = ["linear", "gla", "gated-delta", "kda", "softmax"];
 /** Rows stepped together where a step is held against what the machine can do. */
 const batches = [1, 16];
+
 function modelOf(id: string, device: Device): LanguageModel {
   const config: DecoderConfig = {
     ...{ vocabularySize: 257, width: 256, layers: 4, heads: 4, pattern: [id] },
@@ -99,7 +100,7 @@ async function* contextRows(id: string, { devices, options, measure }: Context):
     const step = (): void => {
       model.advance([slot], Int32Array.of(read % 256));
     };
-    // The second step of a kind is noted down, and the third is the first to be done from the note.
+    // The second step of a kind is noted down; a few more, and all memory that steps take was taken.
     for (let i = 0; i < 8; i++) step();
     const before = device.info().allocations;
     const [timing] = await interleave([local(id, step)], measure);

@@ -1,4 +1,4 @@
-import { loadLanes, storeLanes, take } from "../../../device/wasm/kernels/lanes.as";
+import { put, take } from "../../../device/wasm/kernels/lanes.as";
 import { maxRun } from "../../../device/wasm/kernels/rows.as";
 import { intAt, pointerAt } from "../../../device/wasm/kernels/simd.as";
 
@@ -45,14 +45,8 @@ export function max_rows_forward(args: usize, begin: i32, end: i32, scratch: usi
   const value = take(y, count);
   const isNaN = v128.and(f32x4.ne(next, next), f32x4.eq(value, value));
   const wins = v128.or(f32x4.gt(next, value), isNaN);
-  const largest = v128.bitselect(next, value, wins);
-  if (count == 4) {
-    v128.store(y, largest);
-    v128.store(places, v128.bitselect(row, v128.load(places), wins));
-  } else {
-    storeLanes(y, largest, count);
-    storeLanes(places, v128.bitselect(row, loadLanes(places, count), wins), count);
-  }
+  put(y, v128.bitselect(next, value, wins), count);
+  put(places, v128.bitselect(row, take(places, count), wins), count);
 }
 
 /** A row of x against the largest so far. */

@@ -2,7 +2,7 @@ import { put, sumLanes, take } from "../../../device/wasm/kernels/lanes.as";
 import { dotRun } from "../../../device/wasm/kernels/rows.as";
 import { sigmoid4, silu4 } from "../../../device/wasm/kernels/sigmoid.as";
 import { floatAt, fma, intAt, pointerAt } from "../../../device/wasm/kernels/simd.as";
-import { factors, gatherRow, learnRow, scaleRow, slopeRow } from "./parts.as";
+import { factors, gatherRow, scaleRow, slopeRow } from "./parts.as";
 
 // Norms of rms-norm.as.ts with a gate a(z): z·sigmoid(z), or sigmoid(z). The gate multiplies what comes out of the norm
 // (last) or what goes in (first). Scratch: groups·n floats of factors, then rows of n floats.
@@ -180,12 +180,12 @@ export function rmsNorm_gated_backward(args: usize, begin: i32, end: i32, scratc
       const share = floatAt(args, 17) * r * r * r;
       if (!first) {
         const sum = openLast(x, w + group, z, dy, dz, room, n, r, silu);
-        learnRow(x, w + group, room, dx, dw + group, n, r, sum * share, mode != 0);
+        slopeRow(x, w + group, room, dx, dw + group, n, r, sum * share, mode != 0);
         continue;
       }
       gateKeeping(x, z, gatedRow, room, n, silu);
       const c = gatherRow(gatedRow, w + group, dy, dw + group, n, r, mode != 0) * share;
-      slopeRow(gatedRow, w + group, dy, dx, n, r, c);
+      slopeRow(gatedRow, w + group, dy, dx, 0, n, r, c, false);
       closeFirst(x, z, dx, dz, room, n, silu);
     }
   }

@@ -1,4 +1,4 @@
-import { loadLanes, put, storeLanes, sumLanes, take } from "../../../device/wasm/kernels/lanes.as";
+import { put, sumLanes, take } from "../../../device/wasm/kernels/lanes.as";
 import { log1 } from "../../../device/wasm/kernels/log.as";
 import { expBelow4 } from "../../../device/wasm/kernels/math.as";
 import { dotRun, maxOrdered, scaleRun, sumRun } from "../../../device/wasm/kernels/rows.as";
@@ -116,8 +116,7 @@ export function logSoftmax_rows_backward(args: usize, begin: i32, end: i32, scra
     }
     for (; left > 0; left -= 4) {
       const count = min(4, left);
-      if (count == 4) v128.store(dx, logSlope(v128.load(y), v128.load(dy), minusSum));
-      else storeLanes(dx, logSlope(loadLanes(y, count), loadLanes(dy, count), minusSum), count);
+      put(dx, logSlope(take(y, count), take(dy, count), minusSum), count);
       y += 16;
       dy += 16;
       dx += 16;
