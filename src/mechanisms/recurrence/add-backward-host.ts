@@ -1,8 +1,8 @@
 /** Gradients of the additive recurrence as plain loops that keep every state, written from its equations. */
 import type { HostKernel } from "../../device/device.ts";
 import type { TypedArray } from "../../tensor/dtype.ts";
-import { mapValues, type Pointwise, pointwiseOf } from "../feature-maps/pointwise.ts";
-import { addFlags, carried, decayOf, mapShift } from "./add-host.ts";
+import { mapValues, type Pointwise } from "../feature-maps/pointwise.ts";
+import { addFlags, carried, decayOf, mapOf } from "./add-host.ts";
 import { decayCodes, sequenceRanges } from "./problem.ts";
 
 /** One value head of one sequence: rows of its operands, and its carried gradients. */
@@ -192,7 +192,7 @@ export const addBackwardHost: HostKernel = (buffers, ints, floats) => {
   const packed = flags & addFlags.packed ? cuSeqlens : undefined;
   const ranges = sequenceRanges(sequences, time, packed, sequences);
   const rule = { keyWidth, valueWidth, normalize: (flags & addFlags.normalize) !== 0 };
-  const map = pointwiseOf(flags >> mapShift);
+  const map = mapOf(flags);
   const [q, k] = [rawQ, rawK].map((x) => mapValues(map, x));
   const size = keyWidth * valueWidth;
   clearGradients(buffers, ints, ranges);

@@ -1,9 +1,9 @@
 /** The additive form that is not causal as plain loops: every query reads the state behind all keys. */
 import type { HostKernel } from "../../device/device.ts";
 import type { TypedArray } from "../../tensor/dtype.ts";
-import { mapValues, pointwiseOf } from "../feature-maps/pointwise.ts";
+import { mapValues } from "../feature-maps/pointwise.ts";
 import { slopes } from "./add-backward-host.ts";
-import { addFlags, carried, mapShift } from "./add-host.ts";
+import { addFlags, carried, mapOf } from "./add-host.ts";
 import { sequenceRanges } from "./problem.ts";
 
 /** One value head of one sequence: its operands as rows, and its state behind all keys. */
@@ -20,7 +20,7 @@ function* eachHead(buffers: readonly TypedArray[], ints: readonly number[]): Gen
   const [rawQ, rawK, v, initialState, initialNormalizer, cuQueries, cuKeys, o] = buffers;
   const [flags, sequences, queryTime, keyTime, heads, valueHeads, K, V, qStride, kStride, vStride, oStride] =
     ints;
-  const [q, k] = [rawQ, rawK].map((x) => mapValues(pointwiseOf(flags >> mapShift), x));
+  const [q, k] = [rawQ, rawK].map((x) => mapValues(mapOf(flags), x));
   const packed = (flags & addFlags.packed) !== 0;
   const queryRanges = sequenceRanges(sequences, queryTime, packed ? cuQueries : undefined, sequences);
   const keyRanges = sequenceRanges(sequences, keyTime, packed ? cuKeys : undefined, sequences);
@@ -149,7 +149,7 @@ export const addFullBackwardHost: HostKernel = (buffers, ints, floats) => {
     if (flags & addFlags.initialStateGradient) dInitialState.set(R, unit * K * V);
     if (flags & addFlags.initialNormalizerGradient) dInitialNormalizer.set(dz, unit * K);
   }
-  const map = pointwiseOf(flags >> mapShift);
+  const map = mapOf(flags);
   const [q, k] = buffers.slice(0, 2).map((x) => mapValues(map, x));
   slopes(map, dq, dqStride, q, qStride, [[0, rows * queryTime]], heads * K);
   slopes(map, dk, dkStride, k, kStride, [[0, rows * keyTime]], heads * K);

@@ -1,7 +1,7 @@
 /** The additive recurrence as plain loops, token after token, written from its equations. */
 import type { HostKernel } from "../../device/device.ts";
 import type { TypedArray } from "../../tensor/dtype.ts";
-import { mapValues, pointwiseOf } from "../feature-maps/pointwise.ts";
+import { mapValues, type Pointwise, pointwiseOf } from "../feature-maps/pointwise.ts";
 import { decayCodes, sequenceRanges } from "./problem.ts";
 
 /** Bits that say which optional operands are there; the two lowest hold the decay. */
@@ -19,6 +19,11 @@ export const addFlags = {
 
 /** What q and k pass through stands above these bits. */
 export const mapShift = 12;
+
+/** What flags say that q and k pass through. */
+export function mapOf(flags: number): Pointwise | undefined {
+  return pointwiseOf(flags >> mapShift);
+}
 
 /** exp(g) of a channel at a row of one value head, wherever its gate lies. */
 export function decayOf(
@@ -96,7 +101,7 @@ export const addForwardHost: HostKernel = (buffers, ints, floats) => {
   const [flags, sequences, time, heads, valueHeads, keyWidth, valueWidth] = ints;
   const [qStride, kStride, vStride, gStride, oStride] = ints.slice(7);
   const rule = { keyWidth, valueWidth, scale: floats[0], eps: floats[1] };
-  const [q, k] = [rawQ, rawK].map((x) => mapValues(pointwiseOf(flags >> mapShift), x));
+  const [q, k] = [rawQ, rawK].map((x) => mapValues(mapOf(flags), x));
   const packed = flags & addFlags.packed ? cuSeqlens : undefined;
   for (const [n, [begin, end]] of sequenceRanges(sequences, time, packed, sequences).entries()) {
     for (let head = 0; head < valueHeads; head++) {
@@ -128,7 +133,7 @@ export const addStepHost: HostKernel = (buffers, ints, floats) => {
   const [flags, rows, heads, valueHeads, keyWidth, valueWidth, ...strides] = ints;
   const [qStride, kStride, vStride, gStride, oStride] = strides;
   const rule = { keyWidth, valueWidth, scale: floats[0], eps: floats[1] };
-  const [q, k] = [rawQ, rawK].map((x) => mapValues(pointwiseOf(flags >> mapShift), x));
+  const [q, k] = [rawQ, rawK].map((x) => mapValues(mapOf(flags), x));
   for (let row = 0; row < rows; row++) {
     for (let head = 0; head < valueHeads; head++) {
       const key = Math.floor(head / (valueHeads / heads)) * keyWidth;
