@@ -62,7 +62,7 @@ async function* boundRows(id: string, { devices, peak, measure }: Context): Asyn
     step();
     const fma = peak.fma(device);
     const reading = readLimitOf(device, operandsOf(device, step));
-    const contenders = [local("step", step), local("read", reading.run), fma.contender];
+    const contenders = [local("step", device, step), local("read", device, reading.run), fma.contender];
     const [own, read, compute] = await interleave(contenders, measure);
     const operations = 2 * batch * (parameterCount + (2 * state) / 4);
     yield {
@@ -103,7 +103,7 @@ async function* contextRows(id: string, { devices, options, measure }: Context):
     // The second step of a kind is noted down; a few more, and all memory that steps take was taken.
     for (let i = 0; i < 8; i++) step();
     const before = device.info().allocations;
-    const [timing] = await interleave([local(id, step)], measure);
+    const [timing] = await interleave([local(id, device, step)], measure);
     const { bytesPerSequence, bytesPerToken } = model.states;
     yield {
       ...{ name: id, id, context: length, usPerToken: timing!.best * 1e6, medianUs: timing!.median * 1e6 },

@@ -32,7 +32,7 @@ const peers = ["onnxruntime-web", "@jax-js/jax"] as const;
 function ours(device: Device, shape: readonly number[], form: Form): Contender {
   const make = (): Tensor => tensor(device, randomValues(shape), shape, { persistent: true });
   const [a, b] = [make(), make()];
-  return local("linnet", () => {
+  return local("linnet", device, () => {
     noGrad(() =>
       scope(device, () => {
         matmul(a, b, form.options);

@@ -1,4 +1,5 @@
 import { setTimeout } from "node:timers/promises";
+import type { Device } from "../src/device/index.ts";
 
 /** Something that can be timed: runs `repetitions` times and says how long all of them took, in seconds. */
 export interface Contender {
@@ -29,11 +30,12 @@ const warmMilliseconds = 15;
 /** Longer than the threads of ONNX Runtime and of OpenMP look for their next job before they sleep. */
 const settleMilliseconds = 60;
 
-/** A contender from a function of this process. */
-export function local(name: string, run: () => void): Contender {
-  const sample = (repetitions: number): number => {
+/** A contender from a function that issues work to a device of this process. */
+export function local(name: string, device: Device, run: () => void): Contender {
+  const sample = async (repetitions: number): Promise<number> => {
     const begin = performance.now();
     for (let i = 0; i < repetitions; i++) run();
+    await device.settle();
     return (performance.now() - begin) / 1000;
   };
   return { name, sample };

@@ -192,7 +192,9 @@ async function* rowsOf(context: Context, torch: TorchPeer | undefined, job: Job)
     );
   });
   const peak = context.peak.fma(device);
-  const ours = forms.map((name) => local(name, runOf(mechanism.forms[name] as Form, inputs, device, pass)));
+  const ours = forms.map((name) =>
+    local(name, device, runOf(mechanism.forms[name] as Form, inputs, device, pass)),
+  );
   const peers = await peersOf(context, torch, job);
   const timings = await interleave([peak.contender, ...ours, ...peers], context.measure);
   const rate = peak.amount / timings[0]!.best;

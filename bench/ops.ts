@@ -44,7 +44,7 @@ function forwardOf(device: Device, entry: OpEntry, bench: OpBench<unknown>): Con
       entry.run(inputs, bench.options);
     });
   };
-  return local(entry.name, () => noGrad(run));
+  return local(entry.name, device, () => noGrad(run));
 }
 
 /** Backward alone: forward ran before the clock. */
@@ -60,6 +60,7 @@ function backwardOf(device: Device, entry: OpEntry, bench: OpBench<unknown>): Co
         tensor(device, new Random(6).normal(new Float32Array(root.size)), root.shape),
       );
       const leaves = Object.values(inputs);
+      device.settle();
       const begin = performance.now();
       for (let i = 0; i < repetitions; i++) {
         // Returned, the gradients would outlive their scope.
@@ -67,6 +68,7 @@ function backwardOf(device: Device, entry: OpEntry, bench: OpBench<unknown>): Co
           roots[0]!.node!.backward(seedsByName(roots, seeds));
         });
       }
+      device.settle();
       const seconds = (performance.now() - begin) / 1000;
       for (const leaf of leaves) leaf.grad = undefined;
       return seconds;
@@ -125,7 +127,7 @@ async function smallRow(context: Context): Promise<Row> {
   const run = (): void => {
     noGrad(() => scope(device, () => all.silu(x)));
   };
-  const [timing] = await interleave([local("64 floats", run)], context.measure);
+  const [timing] = await interleave([local("64 floats", device, run)], context.measure);
   return {
     ...{ name: "silu of 64 floats", pass: "forward", threads: 1 },
     milliseconds: timing!.best * 1000,

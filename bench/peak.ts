@@ -28,12 +28,12 @@ export interface PeakMeter {
 function fma(device: Device): Limit {
   const { threads } = device.info();
   const { run, amount } = fmaLimit(device, threads === 1 ? 2 : 16 * threads);
-  return { contender: local("peak", run), amount };
+  return { contender: local("peak", device, run), amount };
 }
 
 function copy(device: Device): Limit {
   const { run, amount } = copyLimit(device, memoryFloats);
-  return { contender: local("copy", run), amount };
+  return { contender: local("copy", device, run), amount };
 }
 
 /** A meter that sets each limit up once per device. */

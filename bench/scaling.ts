@@ -31,7 +31,7 @@ async function point(
   try {
     const inputs = benchInputs(mechanism, device, sizes, pass === "backward");
     const run = runOf(form, inputs, device, pass);
-    const [timing] = await interleave([local(mechanism.id, run)], context.measure);
+    const [timing] = await interleave([local(mechanism.id, device, run)], context.measure);
     const { persistent, peak } = device.info().bytes;
     const row = {
       name: mechanism.id,

@@ -60,6 +60,7 @@ function stepOf(
   const sample = async (repetitions: number): Promise<number> => {
     const begin = performance.now();
     for (let i = 0; i < repetitions; i++) await training.step(batch);
+    await device.settle();
     return (performance.now() - begin) / 1000;
   };
   const { parameters, dispose } = training;

@@ -1,6 +1,7 @@
 /**
  * The waist of the house: everything above is written once against this page, every device fits behind it.
- * Work is issued in order and a dispatch sees all that earlier ones wrote.
+ * Work is issued in order and a dispatch sees all that earlier ones wrote. It may wait until somebody looks at values, and
+ * then it is there that a kernel's fault is thrown.
  */
 import type { DType, TypedArray } from "../tensor/dtype.ts";
 
@@ -108,6 +109,8 @@ export interface Device {
   enter(): Scope;
   has(kernel: Kernel): boolean;
   run(dispatch: Dispatch): void;
+  /** Resolves when all that was issued is done: for what measures time, or must hear of faults here. */
+  settle(): void | Promise<void>;
   /**
    * Does `fn` and notes its work down. What `fn` allocates lives until the recording is disposed, inside scopes too.
    * Absent on devices where doing it again would save nothing.

@@ -66,6 +66,7 @@ export function readLimitOf(device: Device, storages: Iterable<Storage>): LimitJ
       const size = { units, work: units * unitFloats, scratchBytes: 512 };
       device.run({ kernel: readKernel, buffers, ints: [], floats: [], ...size });
     }
+    device.settle();
   };
   const recording = device.record?.(run).recording;
   const isRepeatable = recording?.repeatable ?? false;
@@ -86,7 +87,10 @@ function jobOf(
   const buffers = storages.map((storage) => ({ storage, offset: 0 }));
   return {
     amount,
-    run: () => device.run({ kernel, buffers, ints, floats: [], ...size, scratchBytes: 512 }),
+    run: () => {
+      device.run({ kernel, buffers, ints, floats: [], ...size, scratchBytes: 512 });
+      device.settle();
+    },
     release: () => {
       for (const storage of storages) device.release(storage);
     },

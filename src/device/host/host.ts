@@ -186,6 +186,9 @@ class HostDevice implements Device {
     kernel.host(arrays, ints, floats);
   }
 
+  /** Nothing ever waits here. */
+  settle(): void {}
+
   write(target: Slice, values: TypedArray): void {
     const array = this.#array("device.write", target.storage);
     checkDtype("device.write", target.storage, values);

@@ -29,7 +29,10 @@ export const closedGate = 0x40000000;
 /** Words that the arguments of one dispatch may take. */
 export const argumentWords = 256;
 
+/** Words for the arguments of all jobs that wait. */
+export const queueWords = 4096;
+
 /** Bytes of the whole block for so many threads, the arguments behind it. */
 export function controlBytes(threads: number): number {
-  return control.threads + threads * threadBytes + argumentWords * 4;
+  return control.threads + threads * threadBytes + queueWords * 4;
 }

@@ -1,7 +1,7 @@
 import { DeviceError, ShapeError } from "../../errors.ts";
 import type { Device, Dispatch, Storage } from "../device.ts";
 import { checkRange } from "../lifetime.ts";
-import { argumentWords, control, threadBytes } from "./control.ts";
+import { argumentWords, control, queueWords, threadBytes } from "./control.ts";
 import type { Block } from "./heap.ts";
 import type { Instance, KernelFunction } from "./module.ts";
 import type { Pool } from "./pool.ts";
@@ -26,6 +26,12 @@ const shortWork = 2 ** 22;
 /** Milliseconds that jobs are kept to the caller's thread after the others were found short of a processor. */
 const shortestRest = 2;
 const longestRest = 500;
+
+/**
+ * So many jobs wait at most before all are done in one go. JavaScript between two kernels finds the caches as the first
+ * one left them and costs several times what it does in a row; a thread that waits for the next job must not fall asleep.
+ */
+const longestQueue = 64;
 
 /** What an executor runs on. */
 export interface Engine {
@@ -63,14 +69,22 @@ export function wordsOf({ buffers, ints, floats }: Dispatch): number {
   return buffers.length + ints.length + floats.length;
 }
 
-/** Turns dispatches into calls of kernels: on the caller's thread, or shared out where the work is worth it. */
+/**
+ * Turns dispatches into calls of kernels, in the order they came: on the caller's thread, or shared out where the work is
+ * worth it. They wait until somebody looks at memory or many have gathered.
+ */
 export class Executor {
   readonly #engine: Engine;
   readonly #device: Device;
   readonly #unusable: (who: string, storage: Storage) => Error;
   readonly #entries = new Map<string, Entry>();
   readonly #scratch: (Block | undefined)[] = [];
+  /** Address of the arguments of those that wait. */
   readonly #args: number;
+  readonly #queue: PreparedJob[] = [];
+  #queuedWords = 0;
+  /** What went wrong where nobody could be told. */
+  #failure: Error | undefined;
   pool: Pool | undefined;
   dispatches = 0;
   /** Until when jobs are done alone, and for how long after the next disappointment. */
@@ -94,13 +108,60 @@ export class Executor {
     return this.#entries;
   }
 
-  /** Runs a job to its end; false where there is no such kernel. */
+  /** Takes a job in; false where there is no such kernel. */
   run(dispatch: Dispatch): boolean {
-    const entry = this.#entries.get(dispatch.kernel.key);
-    if (entry === undefined) return false;
-    this.#writeArguments(dispatch, this.#args);
-    this.#do(entry, dispatch.kernel.key, this.#args, dispatch);
+    if (!this.#entries.has(dispatch.kernel.key)) return false;
+    const words = wordsOf(dispatch);
+    if (this.#queue.length === longestQueue || this.#queuedWords + words > queueWords) this.settle();
+    this.#reserve(dispatch.kernel.key, dispatch);
+    const job = this.prepare(dispatch, this.#args + 4 * this.#queuedWords);
+    this.dispatches++;
+    this.#queuedWords += words;
+    this.#queue.push(job);
+    // New memory is filled with NaN from outside: whoever still reads what lay there must have done so.
+    if (this.#engine.poison) this.settle();
     return true;
+  }
+
+  /** Does all that waits. Where one job fails those behind it are dropped. */
+  settle(): void {
+    const failure = this.#failure;
+    this.#failure = undefined;
+    this.#queuedWords = 0;
+    if (failure !== undefined) this.#queue.length = 0;
+    if (failure !== undefined) throw failure;
+    if (this.#queue.length === 0) return;
+    try {
+      for (const job of this.#queue) this.#do(job);
+    } finally {
+      this.#queue.length = 0;
+    }
+  }
+
+  /** The same where an error must wait for whoever comes next. */
+  settleQuietly(): void {
+    try {
+      this.settle();
+    } catch (error) {
+      this.#failure = error as Error;
+    }
+  }
+
+  /**
+   * Scratch memory is taken while the heap is as the job finds it: later, what a waiting job reads may have been
+   * released already.
+   */
+  #reserve(who: string, job: Cut): void {
+    const { scratchBytes } = job;
+    const shared = this.#isShared(job);
+    if (shared && this.pool!.lost !== undefined) throw lostError(who, this.pool!.lost);
+    if (scratchBytes <= 0) return;
+    const threads = shared ? this.pool!.threads : 1;
+    for (let thread = 0; thread < threads; thread++) {
+      if ((this.#scratch[thread]?.bytes ?? 0) >= scratchBytes) continue;
+      this.settle();
+      this.#enlargeScratch(thread, scratchBytes);
+    }
   }
 
   /** Writes the arguments of a job to where they stay; the kernel is known to be here. */
@@ -110,24 +171,21 @@ export class Executor {
     return { entry: this.#entries.get(kernel.key)!, key: kernel.key, args, units, work, scratchBytes };
   }
 
-  /** Runs a prepared job to its end. */
+  /** Runs a prepared job to its end; nothing waits before it. */
   runPrepared(job: PreparedJob): void {
-    this.#do(job.entry, job.key, job.args, job);
+    this.dispatches++;
+    this.#do(job);
   }
 
-  #do(entry: Entry, who: string, args: number, job: Cut): void {
-    const { units, work } = job;
-    this.dispatches++;
-    if (units <= 0) return;
-    if (
-      work >= threadedWork &&
-      this.pool !== undefined &&
-      units > 1 &&
-      units <= maximumUnits &&
-      !this.#rests(work)
-    ) {
-      this.#runThreaded(this.pool, entry, who, args, job);
-    } else this.#runHere(entry, who, args, job);
+  #do(job: PreparedJob): void {
+    if (job.units <= 0) return;
+    if (this.#isShared(job) && !this.#rests(job.work)) this.#runThreaded(this.pool!, job);
+    else this.#runHere(job);
+  }
+
+  /** Whether a job is worth sharing out on a machine that is not busy. */
+  #isShared({ units, work }: Cut): boolean {
+    return this.pool !== undefined && work >= threadedWork && units > 1 && units <= maximumUnits;
   }
 
   #rests(work: number): boolean {
@@ -164,22 +222,16 @@ export class Executor {
     for (let i = 0; i < floats.length; i++) lanes[at++] = floats[i]!;
   }
 
-  #runHere(entry: Entry, who: string, args: number, { units, scratchBytes }: Cut): void {
+  #runHere({ entry, key, args, units, scratchBytes }: PreparedJob): void {
     const scratch = scratchBytes > 0 ? this.#scratchOf(0, scratchBytes) : 0;
     try {
       entry.kernel(args, 0, units, scratch);
     } catch (error) {
-      throw trapError(who, error);
+      throw trapError(key, error);
     }
   }
 
-  #runThreaded(
-    pool: Pool,
-    entry: Entry,
-    who: string,
-    args: number,
-    { units, work, scratchBytes }: Cut,
-  ): void {
+  #runThreaded(pool: Pool, { entry, key: who, args, units, work, scratchBytes }: PreparedJob): void {
     const { instance, block, workerTimeoutMs } = this.#engine;
     if (pool.lost !== undefined) throw lostError(who, pool.lost);
     if (scratchBytes > 0) {
@@ -207,17 +259,21 @@ export class Executor {
     throw lostError(who, pool.lost);
   }
 
+  #enlargeScratch(thread: number, bytes: number): Block {
+    const { store } = this.#engine;
+    const block = this.#scratch[thread];
+    const larger = store.takeRun("device.run", bytes);
+    if (block !== undefined) store.heap.give(block);
+    this.#scratch[thread] = larger;
+    this.pool?.setScratch(thread, larger.address);
+    return larger;
+  }
+
   /** A thread's scratch memory: as large as the largest that was asked for. */
   #scratchOf(thread: number, bytes: number): number {
     const { store, poison } = this.#engine;
     let block = this.#scratch[thread];
-    if (block === undefined || block.bytes < bytes) {
-      const larger = store.takeRun("device.run", bytes);
-      if (block !== undefined) store.heap.give(block);
-      block = larger;
-      this.#scratch[thread] = block;
-      this.pool?.setScratch(thread, block.address);
-    }
+    if (block === undefined || block.bytes < bytes) block = this.#enlargeScratch(thread, bytes);
     if (poison) {
       // What was asked for and some behind it: a kernel that reaches further than it said reads NaN too.
       const reach = Math.min(block.bytes, bytes + 4096);

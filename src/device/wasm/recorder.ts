@@ -83,6 +83,7 @@ export class Recorder implements Recording {
       );
     }
     if (!this.#store.persistentLife.open) throw closedError("device.replay", this.#device.kind);
+    this.#executor.settle();
     this.#steps ??= this.#prepare();
     for (const storage of this.#operands) {
       if (!storage.life.open) throw disposedError("device.replay", storage, storage.life.ending);

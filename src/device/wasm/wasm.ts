@@ -88,6 +88,8 @@ export class WasmDevice implements Device {
 
   /** Ends a scope of this device; `Scope.exit` calls it. */
   exit(scope: WasmScope, keep: readonly Storage[]): void {
+    // What is kept may be copied.
+    if (keep.length > 0) this.#executor?.settleQuietly();
     this.#store?.exit(scope, keep);
   }
 
@@ -126,10 +128,16 @@ export class WasmDevice implements Device {
     }
   }
 
+  settle(): void {
+    if (this.#executor === undefined) throw closedError("device.settle", this.kind);
+    this.#executor.settle();
+  }
+
   write(target: Slice, values: TypedArray): void {
     const { store, storage } = this.#own("device.write", target.storage);
     checkDtype("device.write", storage, values);
     checkRange("device.write", target, values.length);
+    this.#executor!.settle();
     viewOf(storage, store.buffer, target.offset, values.length).set(values);
     this.#recorder?.noteWrite(target, values);
   }
@@ -137,6 +145,7 @@ export class WasmDevice implements Device {
   view(target: Slice, length: number): TypedArray | undefined {
     const { store, storage } = this.#own("device.view", target.storage);
     checkRange("device.view", target, length);
+    this.#executor!.settle();
     // Memory of one thread moves when it grows, and a view of it would end.
     return store.buffer instanceof ArrayBuffer
       ? undefined
@@ -151,6 +160,7 @@ export class WasmDevice implements Device {
     this.#recorder?.spoil();
     const { store, storage } = this.#own("device.read", source.storage);
     checkRange("device.read", source, length);
+    this.#executor!.settle();
     // Not slice(): copying out of shared memory that way runs at a tenth of the speed.
     const values = allocateArray(storage.dtype, length);
     values.set(viewOf(storage, store.buffer, source.offset, length));

@@ -105,6 +105,7 @@ export class Rig {
           this.model.forward({ tokens, count: batch }, this.#device, { state: { states, slots } }),
         ),
       );
+      this.#device.settle();
     };
     try {
       return fastest(run, seconds);
@@ -135,6 +136,7 @@ export class Rig {
         this.model.forward({ tokens, count: batch }, this.#device, { lastOnly: true });
       }),
     );
+    this.#device.settle();
   }
 }
 
