@@ -2,6 +2,7 @@
 import {
   type ConstantTable,
   expm1Steps,
+  expNegativeSteps,
   expSteps,
   fullExpSteps,
   hornerSteps,
@@ -28,7 +29,7 @@ const bounded: Steps = (table) => [
 /** `t$` = log1p(exp(−|x|)). */
 const softplusRest: Steps = (table) => [
   `const b$ = f32x4.pmin(f32x4.abs(x$), ${table.load(far)});`,
-  ...expSteps(table, "-b$"),
+  ...expNegativeSteps(table, "b$"),
   ...log1pSteps(table, "e$"),
 ];
 
@@ -38,7 +39,7 @@ const sigmoidOf = (table: ConstantTable): string =>
 
 const sigmoid: Steps = (table) => [
   ...bounded(table),
-  ...expSteps(table, "-b$"),
+  ...expNegativeSteps(table, "b$"),
   `const y$ = ${sigmoidOf(table)};`,
 ];
 
@@ -74,7 +75,7 @@ const tanhEnd = 7;
 const tanhForm: Steps = (table) => [
   "const q$ = f32x4.mul(b$, b$);",
   `const u$ = f32x4.mul(b$, fma(q$, ${table.load(cubic)}, ${table.load(twice)}));`,
-  ...expSteps(table, "-u$"),
+  ...expNegativeSteps(table, "u$"),
 ];
 
 const positive = "f32x4.gt(x$, ";
@@ -96,7 +97,7 @@ export const activationKernels: Readonly<Record<ActivationName, ActivationKernel
       between(table, gaussianEnd),
       ...gaussian(table),
       `const h$ = f32x4.mul(q$, ${table.load(0.5)});`,
-      ...expSteps(table, "-h$"),
+      ...expNegativeSteps(table, "h$"),
       `const y$ = fma(f32x4.mul(b$, ${table.load(0.3989422804014327)}), e$, d$);`,
     ],
   },
@@ -119,12 +120,12 @@ export const activationKernels: Readonly<Record<ActivationName, ActivationKernel
     value: (table) => [
       `const a$ = f32x4.pmax(x$, ${table.load(-far)});`,
       `const b$ = f32x4.pmin(a$, ${table.load(far)});`,
-      ...expSteps(table, "-b$"),
+      ...expNegativeSteps(table, "b$"),
       `const y$ = f32x4.div(a$, f32x4.add(e$, ${table.load(1)}));`,
     ],
     slope: (table) => [
       ...bounded(table),
-      ...expSteps(table, "-b$"),
+      ...expNegativeSteps(table, "b$"),
       `const d$ = ${sigmoidOf(table)};`,
       `const y$ = f32x4.mul(d$, fma(b$, f32x4.mul(e$, d$), ${table.load(1)}));`,
     ],

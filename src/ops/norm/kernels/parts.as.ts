@@ -79,17 +79,12 @@ export function gatherRow(x: usize, w: usize, dy: usize, dw: usize, n: i32, r: f
   return gather(x, w, dy, dw, n, wide, false);
 }
 
-// @ts-ignore: decorator
-@inline function slope(x: usize, w: usize, dy: usize, dx: usize, dw: usize, n: i32, r: v128, minusC: v128, learns: bool): void {
+/** dx = r·w·dy − c·x. */
+export function slopeRow(x: usize, w: usize, dy: usize, dx: usize, n: i32, r: f32, c: f32): void {
+  const wide = f32x4.splat(r), minusC = f32x4.splat(-c);
   for (; n >= 8; n -= 8) {
-    const x0 = v128.load(x), x1 = v128.load(x, 16), g0 = v128.load(dy), g1 = v128.load(dy, 16);
-    v128.store(dx, fma(minusC, x0, f32x4.mul(f32x4.mul(g0, v128.load(w)), r)));
-    v128.store(dx, fma(minusC, x1, f32x4.mul(f32x4.mul(g1, v128.load(w, 16)), r)), 16);
-    if (learns) {
-      learnStep(x0, g0, dw, r, 4);
-      learnStep(x1, g1, dw + 16, r, 4);
-      dw += 32;
-    }
+    v128.store(dx, fma(minusC, v128.load(x), f32x4.mul(f32x4.mul(v128.load(dy), v128.load(w)), wide)));
+    v128.store(dx, fma(minusC, v128.load(x, 16), f32x4.mul(f32x4.mul(v128.load(dy, 16), v128.load(w, 16)), wide)), 16);
     x += 32;
     w += 32;
     dy += 32;
@@ -97,21 +92,10 @@ export function gatherRow(x: usize, w: usize, dy: usize, dw: usize, n: i32, r: f
   }
   for (; n > 0; n -= 4) {
     const count = min(4, n);
-    const x0 = take(x, count), g0 = take(dy, count);
-    put(dx, fma(minusC, x0, f32x4.mul(f32x4.mul(g0, take(w, count)), r)), count);
-    if (learns) {
-      learnStep(x0, g0, dw, r, count);
-      dw += 16;
-    }
+    put(dx, fma(minusC, take(x, count), f32x4.mul(f32x4.mul(take(dy, count), take(w, count)), wide)), count);
     x += 16;
     w += 16;
     dy += 16;
     dx += 16;
   }
-}
-
-/** dx = r·w·dy − c·x, and dw += r·x·dy where weights learn in this pass. */
-export function slopeRow(x: usize, w: usize, dy: usize, dx: usize, dw: usize, n: i32, r: f32, c: f32, learns: bool): void {
-  if (learns) slope(x, w, dy, dx, dw, n, f32x4.splat(r), f32x4.splat(-c), true);
-  else slope(x, w, dy, dx, dw, n, f32x4.splat(r), f32x4.splat(-c), false);
 }

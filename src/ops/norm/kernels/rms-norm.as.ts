@@ -37,7 +37,7 @@ export function rmsNorm_rows_backward(args: usize, begin: i32, end: i32, scratch
       const r = load<f32>(pointerAt(args, 2) + ((<usize>row) << 2));
       const group = (<usize>(row % groups)) * rowBytes;
       const c = gatherRow(x, w + group, dy, dw + group, n, r, mode != 0) * share * r * r * r;
-      slopeRow(x, w + group, dy, dx, 0, n, r, c, false);
+      slopeRow(x, w + group, dy, dx, n, r, c);
     }
   }
 }
