@@ -42,11 +42,10 @@ const EXP = memory.data<f32>([
   return v128.andnot(i32x4.add(p, i32x4.shl(shifted, 23)), f32x4.lt(x, low));
 }
 
-/** The bits of exp4 for x <= 0, with one comparison less. */
+/** exp for x <= 0 that never falls below the smallest normal number. */
 // @ts-ignore: decorator
-@inline export function expBelow4(x: v128): v128 {
-  const low = v128.load(EXP, 16);
-  const clamped = f32x4.pmax(x, low);
+@inline export function expFloored4(x: v128): v128 {
+  const clamped = f32x4.pmax(x, v128.load(EXP, 16));
   const magic = v128.load(EXP, 48);
   const shifted = fma(clamped, v128.load(EXP, 32), magic);
   const n = f32x4.sub(shifted, magic);
@@ -56,7 +55,13 @@ const EXP = memory.data<f32>([
   p = fma(p, r, v128.load(EXP, 144));
   p = fma(p, r, v128.load(EXP, 160));
   p = f32x4.add(fma(p, f32x4.mul(r, r), r), v128.load(EXP, 176));
-  return v128.andnot(i32x4.add(p, i32x4.shl(shifted, 23)), f32x4.lt(x, low));
+  return i32x4.add(p, i32x4.shl(shifted, 23));
+}
+
+/** The bits of exp4 for x <= 0, with one comparison less. */
+// @ts-ignore: decorator
+@inline export function expBelow4(x: v128): v128 {
+  return v128.andnot(expFloored4(x), f32x4.lt(x, v128.load(EXP, 16)));
 }
 
 /**

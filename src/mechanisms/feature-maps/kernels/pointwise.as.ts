@@ -1,7 +1,7 @@
 // Maps of every channel alone, applied to rows as a kernel reads them; and their slopes from the mapped rows. Rows in
 // scratch are padded with zeros, also where the map of 0 is not 0. Strides are in bytes.
-import { loadLanes } from "../../../device/wasm/kernels/lanes.as";
-import { exp4, expBelow4, expm14 } from "../../../device/wasm/kernels/math.as";
+import { loadLanes, storeLanes } from "../../../device/wasm/kernels/lanes.as";
+import { exp4, expFloored4, expm14 } from "../../../device/wasm/kernels/math.as";
 import { softplus4 } from "../../../device/wasm/kernels/sigmoid.as";
 
 /** Rows as they are. */
@@ -20,7 +20,7 @@ const MASKS = memory.data<u32>([
 // @ts-ignore: decorator
 @inline function value4(map: i32, x: v128): v128 {
   const zero = i32x4.splat(0);
-  if (map == ELU_PLUS_ONE) return f32x4.add(f32x4.pmax(x, zero), expBelow4(f32x4.pmin(x, zero)));
+  if (map == ELU_PLUS_ONE) return f32x4.add(f32x4.pmax(x, zero), expFloored4(f32x4.pmin(x, zero)));
   if (map == RELU) return f32x4.pmax(x, zero);
   if (map == EXP) return exp4(x);
   if (map == SOFTPLUS) return softplus4(x);
@@ -48,10 +48,21 @@ const MASKS = memory.data<u32>([
   v128.store(dst, v128.and(value4(map, loadLanes(src, live)), v128.load(MASKS + (<usize>live << 4))));
 }
 
+/** Whole vectors two at a time, and the 1 to 3 floats behind them. */
 // @ts-ignore: decorator
-@inline function slopeRow(map: i32, dst: usize, y: usize, width: i32): void {
-  for (const end = dst + (<usize>width << 2); dst < end; dst += 16, y += 16)
-    v128.store(dst, f32x4.mul(v128.load(dst), slope4(map, v128.load(y))));
+@inline function slopeRow(map: i32, dst: usize, src: usize, y: usize, width: i32): void {
+  let j: i32 = 0;
+  for (; j + 8 <= width; j += 8, dst += 32, src += 32, y += 32) {
+    const s0 = f32x4.mul(v128.load(src), slope4(map, v128.load(y)));
+    const s1 = f32x4.mul(v128.load(src, 16), slope4(map, v128.load(y, 16)));
+    v128.store(dst, s0);
+    v128.store(dst, s1, 16);
+  }
+  for (; j < width; j += 4, dst += 16, src += 16, y += 16) {
+    const s = f32x4.mul(v128.load(src), slope4(map, v128.load(y)));
+    if (j + 4 <= width) v128.store(dst, s);
+    else storeLanes(dst, s, width - j);
+  }
 }
 
 /** Two vectors a turn; they stay neighbours, so that tier C makes them one of 256 bits. */
@@ -60,7 +71,7 @@ function eluPlusOneRow(dst: usize, src: usize, width: i32): void {
   let j: i32 = 0;
   for (; j + 8 <= width; j += 8, src += 32, dst += 32) {
     const x0 = v128.load(src), x1 = v128.load(src, 16);
-    const e0 = expBelow4(f32x4.pmin(x0, zero)), e1 = expBelow4(f32x4.pmin(x1, zero));
+    const e0 = expFloored4(f32x4.pmin(x0, zero)), e1 = expFloored4(f32x4.pmin(x1, zero));
     v128.store(dst, f32x4.add(f32x4.pmax(x0, zero), e0));
     v128.store(dst, f32x4.add(f32x4.pmax(x1, zero), e1), 16);
   }
@@ -92,14 +103,16 @@ export function mappedRows(map: i32, from: usize, fromRow: usize, rows: i32, wid
   return to;
 }
 
-/** dst_i <- dst_i times the slope of φ at the mapped row y_i, over padded scratch rows. */
-export function slopeRows(map: i32, dst: usize, dstRow: usize, y: usize, yRow: usize, rows: i32, width: i32): void {
-  if (map == IDENTITY) return;
-  const whole = (width + 3) & ~3;
-  for (let i: i32 = 0; i < rows; i++, dst += dstRow, y += yRow) {
-    if (map == ELU_PLUS_ONE) slopeRow(ELU_PLUS_ONE, dst, y, whole);
-    else if (map == RELU) slopeRow(RELU, dst, y, whole);
-    else if (map == EXP) slopeRow(EXP, dst, y, whole);
-    else slopeRow(SOFTPLUS, dst, y, whole);
+/** dst_i <- src_i times the slope of φ at the mapped row y_i; src and y are padded scratch rows, dst may be src. */
+export function slopeRows(
+  map: i32, dst: usize, dstRow: usize, src: usize, srcRow: usize, y: usize, yRow: usize, rows: i32, width: i32,
+): void {
+  if (map == IDENTITY && dst == src) return;
+  for (let i: i32 = 0; i < rows; i++, dst += dstRow, src += srcRow, y += yRow) {
+    if (map == ELU_PLUS_ONE) slopeRow(ELU_PLUS_ONE, dst, src, y, width);
+    else if (map == RELU) slopeRow(RELU, dst, src, y, width);
+    else if (map == EXP) slopeRow(EXP, dst, src, y, width);
+    else if (map == SOFTPLUS) slopeRow(SOFTPLUS, dst, src, y, width);
+    else slopeRow(IDENTITY, dst, src, y, width);
   }
 }

@@ -74,7 +74,7 @@ function queryBlock(f: Full, t: i32): void {
     for (let j: usize = 0; j < f.row; j += 16) {
       v128.store(row + j, fma(v128.load(row + j), a, f32x4.mul(v128.load(f.z + j), s)));
     }
-    slopeRows(f.map, row, 0, query, 0, 1, K);
+    slopeRows(f.map, row, 0, row, 0, query, 0, 1, K);
     for (let j: usize = 0; j < f.row; j += 16) v128.store(query + j, f32x4.mul(v128.load(query + j), a));
   }
   storeRows(f.dq + <usize>t * f.dqRow, f.dqRow, f.result, f.row, rows, K, f.add);
@@ -92,7 +92,7 @@ function keyBlock(f: Full, t: i32): void {
   gemmBlock(rows, K, V, f.v + at * f.vRow, f.vRow, 4, f.turned, f.row, f.result, f.row, 0);
   for (let i: i32 = 0; i < rows && f.flags & NORMALIZE; i++)
     addScaled(f.result + <usize>i * f.row, f.dz, 1, padded(K));
-  slopeRows(f.map, f.result, f.row, k, kRow, rows, K);
+  slopeRows(f.map, f.result, f.row, f.result, f.row, k, kRow, rows, K);
   storeRows(f.dk + at * f.dkRow, f.dkRow, f.result, f.row, rows, K, f.add);
   gemmBlock(rows, V, K, k, kRow, 4, f.gradient, f.stateRow, f.dv + at * f.dvRow, f.dvRow, 0);
 }

@@ -2,14 +2,13 @@
 import {
   gemmBlock, gemmUpperLeft, transposeBlock,
 } from "../../../device/wasm/kernels/generated/tile.as";
-import { slopeRows } from "../../feature-maps/kernels/pointwise.as";
 import { KEY, NONE, decayColumns, decayRows } from "./add-decay.as";
 import { NORMALIZE } from "./add-forward.as";
 import { GATE_GRADIENT, Gradient } from "./add-gradient.as";
 import { keepProduct } from "./add-gradient-gate.as";
-import { addDiagonal, decayedKeys, scoresOf } from "./add-gradient-query.as";
+import { addDiagonal, decayedKeys, scoresOf, storeSloped } from "./add-gradient-query.as";
 import { keyKeyGradients } from "./add-key.as";
-import { addScaled, clear, scaleRows, storeRows, sumRows } from "./add-rows.as";
+import { addScaled, clear, scaleRows } from "./add-rows.as";
 
 /** result_j = U_j ∘ (R v_j + dz): what lies behind the chunk gives to dk. */
 function carriedPart(r: Gradient): void {
@@ -20,6 +19,7 @@ function carriedPart(r: Gradient): void {
   transposeBlock(r.keyWidth, rows, r.turned, r.scoreRow, r.result, r.row);
   const one = f32x4.splat(1);
   const normalized = r.flags & NORMALIZE;
+  if (r.decay == NONE && !normalized) return;
   for (let i: i32 = 0; i < rows; i++) {
     const perRow = r.decay == NONE || r.decay == KEY ? one : v128.load_splat<f32>(r.suffix + (<usize>i << 2));
     const row = r.result + <usize>i * r.row;
@@ -51,8 +51,7 @@ export function keyPart(r: Gradient): void {
     addScaled(r.result, r.inner, 1, <i32>(<usize>rows * r.row >> 2));
     addDiagonal(r, r.q);
   } else innerPart(r, r.result, 1);
-  slopeRows(r.map, r.result, r.row, r.k, r.kStep, rows, r.keyWidth);
-  storeRows(r.dk, r.dkRow, r.result, r.row, rows, r.keyWidth, r.add);
+  storeSloped(r, r.dk, r.dkRow, r.k, r.kStep);
 }
 
 /** dv of the open chunk. */
@@ -68,16 +67,21 @@ export function valuePart(r: Gradient): void {
 export function retreat(r: Gradient): void {
   const rows = r.rows;
   const K = r.keyWidth;
+  const normalized = r.flags & NORMALIZE;
   let queries = r.q, queryRow = r.qStep;
-  if (r.flags & NORMALIZE) {
-    decayColumns(r, r.normalizerGradient, 1);
-    scaleRows(r.decay, r.decayedQ, r.row, r.q, r.qStep, r.prefix, r.row, r.sigma, rows, K);
-    sumRows(r.normalizerGradient, r.decayedQ, r.row, rows, K);
-  }
-  if (r.decay != NONE || r.scale != 1 || r.flags & NORMALIZE) {
+  if (r.decay != NONE) {
+    scaleRows(r.decay, r.decayedQ, r.row, queries, queryRow, r.prefix, r.row, normalized ? r.ones : r.alpha, rows, K);
     queries = r.decayedQ;
     queryRow = r.row;
-    scaleRows(r.decay, queries, r.row, r.q, r.qStep, r.prefix, r.row, r.alpha, rows, K);
+  }
+  if (normalized) {
+    decayColumns(r, r.normalizerGradient, 1);
+    gemmBlock(1, K, rows, r.sigma, 0, 4, queries, queryRow, r.normalizerGradient, r.row, 1);
+  }
+  if (normalized || (r.decay == NONE && r.scale != 1)) {
+    scaleRows(NONE, r.decayedQ, r.row, queries, queryRow, 0, 0, r.alpha, rows, K);
+    queries = r.decayedQ;
+    queryRow = r.row;
   }
   decayRows(r, r.stateGradient, r.stateRow);
   gemmBlock(K, r.valueWidth, rows, queries, 4, queryRow, r.dO, r.dOStep, r.stateGradient, r.stateRow, 1);

@@ -1,16 +1,17 @@
 // dq of a chunk. With n = Sᵀq, d = scale z·q + eps and o = scale n / d: alpha = scale / d, and
-// sigma = −scale (dO·scale n) / d² is the gradient that reaches z·q; without the normaliser alpha = scale.
+// sigma = −scale (dO·scale n) / d² is the gradient that reaches z·q; without the normaliser alpha = scale. dO·n is q·(S dO),
+// and S dO is what dq is made of.
 import {
   gemmBlock, gemmLower, gemmLowerLeft, transposeBlock,
 } from "../../../device/wasm/kernels/generated/tile.as";
 import { fma } from "../../../device/wasm/kernels/simd.as";
 import { slopeRows } from "../../feature-maps/kernels/pointwise.as";
-import { KEY, NONE, decayColumns, firstLanes, maskScores } from "./add-decay.as";
+import { KEY, NONE, decayColumns, maskScores } from "./add-decay.as";
 import { NORMALIZE } from "./add-forward.as";
 import { GATE_GRADIENT, Gradient } from "./add-gradient.as";
 import { keepProduct } from "./add-gradient-gate.as";
 import { keyQueryGradients, keyScores } from "./add-key.as";
-import { dot, scaleRows, storeRows, sumLanes, sumRows } from "./add-rows.as";
+import { dot, loadRow, scaleRows, storeRows, sumRows } from "./add-rows.as";
 
 /** Scores of the chunk's rows on each other with their decay, times alpha. */
 export function scoresOf(r: Gradient, alpha: usize): void {
@@ -31,45 +32,44 @@ export function weightsOf(r: Gradient): void {
   gemmLower(rows, rows, V, r.dO, r.dOStep, 4, r.transposedV, r.scoreRow, r.weights, r.scoreRow, 0);
 }
 
-/** alpha and sigma of the chunk's rows from their scores, dO·v (in `weights`) and S dO (in `result`). */
-function factors(r: Gradient): void {
-  const width = r.keyWidth;
-  scoresOf(r, r.scaled);
-  scaleRows(r.decay, r.decayedQ, r.row, r.q, r.qStep, r.prefix, r.row, r.scaled, r.rows, width);
-  for (let i: i32 = 0; i < r.rows; i++) {
-    const p = r.scores + <usize>i * r.scoreRow;
-    const w = r.weights + <usize>i * r.scoreRow;
-    const row = r.decayedQ + <usize>i * r.row;
-    let sum = i32x4.splat(0);
-    let read = sum;
-    for (let j: i32 = 0; j <= i; j += 4) {
-      const at = <usize>j << 2;
-      const x = v128.load(p + at);
-      sum = f32x4.add(sum, x);
-      read = fma(x, v128.and(v128.load(w + at), firstLanes(min(i - j + 1, 4))), read);
-    }
-    const d = sumLanes(sum) + dot(row, r.normalizer, width) + r.eps;
-    const n = sumLanes(read) + dot(row, r.result + <usize>i * r.row, width);
-    const inverse: f32 = d == 0 ? 0 : 1 / d;
-    store<f32>(r.alpha + (<usize>i << 2), r.scale * inverse);
-    store<f32>(r.sigma + (<usize>i << 2), -r.scale * n * inverse * inverse);
-  }
+/** z ← exp(g_i) ∘ z, a row of keys; nothing without a decay. */
+function decayNormalizer(r: Gradient, z: usize, i: i32): void {
+  if (r.decay == NONE) return;
+  const segment = r.segments + <usize>i * r.scoreRow + (<usize>(i - 1) << 2);
+  const perRow = r.decay == KEY ? i32x4.splat(0) : v128.load_splat<f32>(i == 0 ? r.prefix : segment);
+  const gates = r.gates + <usize>i * r.row;
+  for (let j: usize = 0; j < r.row; j += 16)
+    v128.store(z + j, f32x4.mul(v128.load(z + j), r.decay == KEY ? v128.load(gates + j) : perRow));
 }
 
-/** result_i <- D_i ∘ (alpha_i result_i + sigma_i z): what the state before the chunk gives to dq. */
-function carriedPart(r: Gradient): void {
-  const one = f32x4.splat(1);
+/**
+ * result_i ← alpha_i result_i + sigma_i z_i from result_i = S_i dO_i, and both factors: n dO is q·result. Where the
+ * diagonal is kept apart neither result nor z holds the row's own key.
+ */
+function normalize(r: Gradient, apart: bool): void {
+  const width = r.keyWidth;
+  const z = r.decayedQ;
+  loadRow(z, r.normalizer, <i32>(r.row >> 2));
   for (let i: i32 = 0; i < r.rows; i++) {
     const at = <usize>i << 2;
-    const a = v128.load_splat<f32>(r.alpha + at);
-    const s = r.sigma ? v128.load_splat<f32>(r.sigma + at) : i32x4.splat(0);
-    const perRow = r.decay == NONE || r.decay == KEY ? one : v128.load_splat<f32>(r.prefix + at);
+    const q = r.q + <usize>i * r.qStep;
+    const k = r.k + <usize>i * r.kStep;
     const row = r.result + <usize>i * r.row;
-    const table = r.prefix + <usize>i * r.row;
-    for (let j: usize = 0; j < <usize>r.keyWidth << 2; j += 16) {
-      const x = fma(v128.load(row + j), a, f32x4.mul(v128.load(r.normalizer + j), s));
-      v128.store(row + j, f32x4.mul(x, r.decay == KEY ? v128.load(table + j) : perRow));
-    }
+    decayNormalizer(r, z, i);
+    if (!apart) sumRows(z, k, 0, 1, width);
+    const own = apart ? dot(q, k, width) : 0;
+    const d = r.scale * (dot(q, z, width) + own) + r.eps;
+    const n = dot(q, row, width) + (apart ? own * load<f32>(r.diagonal + at) : 0);
+    const inverse: f32 = d == 0 ? 0 : 1 / d;
+    const alpha = r.scale * inverse;
+    const sigma = -alpha * alpha * n;
+    store<f32>(r.alpha + at, alpha);
+    store<f32>(r.sigma + at, sigma);
+    const wide = f32x4.splat(alpha);
+    const passed = f32x4.splat(sigma);
+    for (let j: usize = 0; j < <usize>width << 2; j += 16)
+      v128.store(row + j, fma(v128.load(row + j), wide, f32x4.mul(v128.load(z + j), passed)));
+    if (apart) sumRows(z, k, 0, 1, width);
   }
 }
 
@@ -83,24 +83,40 @@ export function addDiagonal(r: Gradient, other: usize): void {
   }
 }
 
-/** dq of the open chunk; leaves the chunk's weights (gradients of its scores) for dk. */
+/** dq of the open chunk; with a gate's gradient leaves the chunk's weights (gradients of its scores) for dk. */
 export function queryPart(r: Gradient): void {
   const rows = r.rows;
   const K = r.keyWidth;
-  const gated = r.flags & GATE_GRADIENT;
+  const gated = (r.flags & GATE_GRADIENT) != 0;
+  const normalized = (r.flags & NORMALIZE) != 0;
+  const alpha = normalized ? r.ones : r.alpha;
   weightsOf(r);
+  maskScores(r, r.weights, r.scoreRow, alpha, 0, gated ? r.diagonal : 0);
   gemmBlock(rows, K, r.valueWidth, r.dO, r.dOStep, 4, r.state, r.row, r.result, r.row, 0);
-  if (r.flags & NORMALIZE) factors(r);
-  carriedPart(r);
-  maskScores(r, r.weights, r.scoreRow, r.alpha, r.sigma, gated ? r.diagonal : 0);
+  if (r.decay != NONE || (!normalized && r.scale != 1))
+    scaleRows(r.decay, r.result, r.row, r.result, r.row, r.prefix, r.row, alpha, rows, K);
   if (r.decay == KEY) keyQueryGradients(r, r.k, r.weights, r.result);
   else gemmLowerLeft(rows, K, rows, r.weights, r.scoreRow, 4, r.k, r.kStep, r.result, r.row, 1);
+  if (normalized) normalize(r, gated);
   if (gated) {
+    if (normalized) {
+      weightsOf(r);
+      maskScores(r, r.weights, r.scoreRow, r.alpha, r.sigma, r.diagonal);
+    }
     keepProduct(r, r.gateQ, r.q, r.result);
     addDiagonal(r, r.k);
   }
-  slopeRows(r.map, r.result, r.row, r.q, r.qStep, rows, K);
-  storeRows(r.dq, r.dqRow, r.result, r.row, rows, K, r.add);
+  storeSloped(r, r.dq, r.dqRow, r.q, r.qStep);
+}
+
+/** The result times the slopes of the map at rows `y`, to rows of an operand or added to them. */
+export function storeSloped(r: Gradient, to: usize, toRow: usize, y: usize, yRow: usize): void {
+  const rows = r.rows;
+  const K = r.keyWidth;
+  if (r.add) {
+    slopeRows(r.map, r.result, r.row, r.result, r.row, y, yRow, rows, K);
+    storeRows(to, toRow, r.result, r.row, rows, K, true);
+  } else slopeRows(r.map, to, toRow, r.result, r.row, y, yRow, rows, K);
 }
 
 /** The chunk's keys decayed to its end. */
