@@ -1,10 +1,14 @@
 import type { Tensor } from "../autograd/tensor.ts";
-import { gelu, silu } from "../ops/activation/index.ts";
+import { gelu } from "../ops/activation/index.ts";
 import { multiply } from "../ops/arithmetic/index.ts";
+import { swiglu } from "../ops/swiglu/index.ts";
 import { Linear } from "./linear.ts";
 import { Module } from "./module.ts";
 
-const activations = { silu, gelu } as const;
+const gatings = {
+  silu: swiglu,
+  gelu: (gate: Tensor, up: Tensor): Tensor => multiply(gelu(gate), up),
+} as const;
 
 /** The position-wise half of a block. */
 export abstract class FeedForward extends Module {
@@ -28,7 +32,7 @@ export class GatedMlp extends FeedForward {
   }
 
   forward(x: Tensor): { y: Tensor; balance: Tensor | undefined } {
-    const hidden = multiply(activations[this.#activation](this.gate.forward(x)), this.up.forward(x));
+    const hidden = gatings[this.#activation](this.gate.forward(x), this.up.forward(x));
     return { y: this.down.forward(hidden), balance: undefined };
   }
 }

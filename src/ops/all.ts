@@ -19,3 +19,4 @@ export * from "./scatter-rows/index.ts";
 export * from "./short-conv/index.ts";
 export * from "./softmax/index.ts";
 export * from "./split/index.ts";
+export * from "./swiglu/index.ts";
