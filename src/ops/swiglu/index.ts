@@ -43,7 +43,7 @@ const op: Op<{ gate: Tensor; up: Tensor }, undefined, { y: Tensor }> = {
  *
  * @throws ShapeError when the shapes differ, DtypeError when an operand holds whole numbers.
  * @example
- * const hidden = swiglu(gate, up);
+ * const hidden = swiglu(gate, x);
  */
 export function swiglu(gate: Tensor, up: Tensor): Tensor {
   return apply(op, { gate, up }, undefined).y;
