@@ -5,18 +5,28 @@ import type { TypedArray } from "../../tensor/dtype.ts";
 import { packed } from "../contiguous/index.ts";
 import { apply, type Op, type OpEntry, type Tensor } from "../op.ts";
 
-/** The finaliser of MurmurHash3: every input bit changes every output bit with odds near one half. */
-function mix(x: number): number {
+/** Numbers of elements are spread by the golden ratio's bits before they are mixed. */
+const spread = 0x9e3779b9;
+
+/** The finaliser of MurmurHash3 up to its last step, which would change the low half alone. */
+function mixHigh(x: number): number {
   let h = x ^ (x >>> 16);
   h = Math.imul(h, 0x85ebca6b);
   h ^= h >>> 13;
-  h = Math.imul(h, 0xc2b2ae35);
+  return Math.imul(h, 0xc2b2ae35);
+}
+
+/** The whole finaliser: every input bit changes every output bit with odds near one half. */
+function mix(x: number): number {
+  const h = mixHigh(x);
   return h ^ (h >>> 16);
 }
 
 const host: HostKernel = (buffers, [n, key, threshold], [factor]) => {
   const [x, y] = buffers as [TypedArray, TypedArray];
-  for (let i = 0; i < n!; i++) y[i] = mix(mix(i) ^ key!) >>> 0 >= threshold! >>> 0 ? x[i]! * factor! : 0;
+  for (let i = 0; i < n!; i++) {
+    y[i] = mixHigh(Math.imul(i, spread) ^ key!) < threshold! ? 0 : x[i]! * factor!;
+  }
 };
 
 const kernel: Kernel = { key: "dropout.all.forward", host };
@@ -34,7 +44,7 @@ function drop(x: Tensor, { p, seed }: DropoutOptions): Tensor {
   x.device.run({
     kernel,
     buffers: [packed(x).layout, y.layout],
-    ints: [x.size, mix(seed | 0) ^ mix(Math.floor(seed / 2 ** 32)), Math.floor(p * 2 ** 32) | 0],
+    ints: [x.size, mix(seed | 0) ^ mix(Math.floor(seed / 2 ** 32)), Math.floor(p * 2 ** 32) - 2 ** 31],
     floats: [1 / (1 - p)],
     units: Math.ceil(x.size / 4096),
     work: x.size * 2,

@@ -54,7 +54,7 @@ export function sumRows(ids: Tensor, rows: Tensor, count: number): Tensor {
     buffers: [packed(ids).layout, source.slice, table.layout],
     ints: [ids.size, width, source.stride, count],
     floats: [],
-    units: Math.ceil(width / 16),
+    units: 16,
     work: rows.size + table.size,
     scratchBytes: 0,
   });

@@ -2,42 +2,60 @@
 import { loadLanes, maxLanes, sumLanes } from "./lanes.as";
 import { fma } from "./simd.as";
 
+/** Whether none of n floats is NaN. */
+function isOrdered(x: usize, n: i32): bool {
+  for (; n >= 4; n -= 4) {
+    const x0 = v128.load(x);
+    if (v128.any_true(f32x4.ne(x0, x0))) return false;
+    x += 16;
+  }
+  for (; n > 0; n--) {
+    if (load<f32>(x) != load<f32>(x)) return false;
+    x += 4;
+  }
+  return true;
+}
+
+// @ts-ignore: decorator
+@inline function largest(x: usize, n: i32, watched: bool): f32 {
+  const first = x, length = n;
+  let a = f32x4.splat(-Infinity), b = a, c = a, d = a;
+  // NaN as soon as one is: a sum tells for less than a comparison. Both infinities give NaN too, so it is asked again.
+  let sum = f32x4.splat(0);
+  for (; n >= 16; n -= 16) {
+    const x0 = v128.load(x), x1 = v128.load(x, 16), x2 = v128.load(x, 32), x3 = v128.load(x, 48);
+    a = f32x4.pmax(a, x0);
+    b = f32x4.pmax(b, x1);
+    c = f32x4.pmax(c, x2);
+    d = f32x4.pmax(d, x3);
+    if (watched) sum = f32x4.add(sum, f32x4.add(f32x4.add(x0, x1), f32x4.add(x2, x3)));
+    x += 64;
+  }
+  for (; n >= 4; n -= 4) {
+    const x0 = v128.load(x);
+    a = f32x4.pmax(a, x0);
+    if (watched) sum = f32x4.add(sum, x0);
+    x += 16;
+  }
+  let top = maxLanes(f32x4.pmax(f32x4.pmax(a, b), f32x4.pmax(c, d))), rest: f32 = 0;
+  for (; n > 0; n--) {
+    const next = load<f32>(x);
+    if (next > top) top = next;
+    rest += next;
+    x += 4;
+  }
+  if (!watched || (rest == rest && !v128.any_true(f32x4.ne(sum, sum)))) return top;
+  return isOrdered(first, length) ? top : <f32>NaN;
+}
+
 /** The largest of n floats, NaN if one is; −Infinity of none. */
 export function maxRun(x: usize, n: i32): f32 {
-  const last = x + ((<usize>n) << 2);
-  const largest = maxOrdered(x, n);
-  let a = f32x4.splat(0), b = a;
-  for (; x + 32 <= last; x += 32) {
-    const x0 = v128.load(x), x1 = v128.load(x, 16);
-    a = v128.or(a, f32x4.ne(x0, x0));
-    b = v128.or(b, f32x4.ne(x1, x1));
-  }
-  let ordered = !v128.any_true(v128.or(a, b));
-  for (; x < last; x += 4) ordered = ordered && load<f32>(x) == load<f32>(x);
-  return ordered ? largest : <f32>NaN;
+  return largest(x, n, true);
 }
 
 /** The largest of n floats that are not NaN. */
 export function maxOrdered(x: usize, n: i32): f32 {
-  let a = f32x4.splat(-Infinity), b = a, c = a, d = a;
-  for (; n >= 16; n -= 16) {
-    a = f32x4.pmax(a, v128.load(x));
-    b = f32x4.pmax(b, v128.load(x, 16));
-    c = f32x4.pmax(c, v128.load(x, 32));
-    d = f32x4.pmax(d, v128.load(x, 48));
-    x += 64;
-  }
-  for (; n >= 4; n -= 4) {
-    a = f32x4.pmax(a, v128.load(x));
-    x += 16;
-  }
-  let largest = maxLanes(f32x4.pmax(f32x4.pmax(a, b), f32x4.pmax(c, d)));
-  for (; n > 0; n--) {
-    const next = load<f32>(x);
-    if (next > largest) largest = next;
-    x += 4;
-  }
-  return largest;
+  return largest(x, n, false);
 }
 
 /** The sum of n floats. */

@@ -10,7 +10,7 @@ export class ConstantTable {
   readonly #values: string[] = [];
 
   /** The expression that loads a constant. */
-  load(value: number | "Infinity"): string {
+  load(value: number | "Infinity" | "-0.0"): string {
     const text = `${value}`;
     const at = this.#values.indexOf(text);
     if (at < 0) this.#values.push(text);
@@ -151,5 +151,33 @@ export function logSteps(table: ConstantTable, x: string): string[] {
     `p$ = fma(f32x4.mul(f32x4.mul(f$, f$), f$), p$, f32x4.mul(n$, ${table.load(ln2Low)}));`,
     `p$ = f32x4.add(fma(f32x4.mul(f$, f$), ${table.load(-0.5)}, p$), f$);`,
     `let y$ = fma(n$, ${table.load(ln2High)}, p$);`,
+  ];
+}
+
+/** x = n π/2 + r: π/2 in three parts, whose products with n are exact up to n = 2^13, taken away in turn. */
+const halfPi = [1.5703125, 0.00048375129699707031, 7.549789954891882e-8];
+/** sin(r) = r + r³ p(r²) and cos(r) = p(r²) for |r| <= π/4 (S. Moshier's Cephes has the coefficients). */
+const sinPolynomial = [-0.00019515296, 0.0083321609, -0.16666655];
+const cosPolynomial = [0.000024433157, -0.0013887316, 0.041666646, -0.5, 1];
+
+/**
+ * `y$` = sin(x), or sin(x + π/2) = cos(x) with a quarter of 1, or −sin(x) with one of 2: within 2 ulp of 1 for
+ * |x| <= 8,192; NaN at the infinities.
+ */
+export function sinSteps(table: ConstantTable, x: string, quarter: 0 | 1 | 2): string[] {
+  // The low bits of s$ are n; what is added to the magic number turns on by quarters.
+  const turned = table.load(magic + quarter);
+  return [
+    `const s$ = f32x4.add(f32x4.mul(${x}, ${table.load(2 / Math.PI)}), ${turned});`,
+    `const n$ = f32x4.sub(s$, ${turned});`,
+    `let r$ = fma(n$, ${table.load(-halfPi[0]!)}, ${x});`,
+    ...halfPi.slice(1).map((part) => `r$ = fma(n$, ${table.load(-part)}, r$);`),
+    "const q$ = f32x4.mul(r$, r$);",
+    ...hornerSteps(table, "c$", "q$", cosPolynomial),
+    ...hornerSteps(table, "p$", "q$", sinPolynomial),
+    "p$ = fma(f32x4.mul(p$, q$), r$, r$);",
+    // All bits of a lane as the lowest of n is, then the second lowest where the sign stands.
+    "p$ = v128.xor(p$, v128.and(v128.xor(p$, c$), i32x4.shr_s(i32x4.shl(s$, 31), 31)));",
+    `const y$ = v128.xor(p$, v128.and(i32x4.shl(s$, 30), ${table.load("-0.0")}));`,
   ];
 }

@@ -6,7 +6,6 @@ const header = `// Written by activation.gen.ts.
 import { fma, intAt, pointerAt } from "../../../../device/wasm/kernels/simd.as";
 import { loadLanes, storeLanes } from "../../../../device/wasm/kernels/lanes.as";
 import { logSpecial } from "../../../../device/wasm/kernels/log.as";
-import { cos4, sin4 } from "../../../../device/wasm/kernels/trig.as";
 `;
 
 const vectors = [0, 16, 32, 48];

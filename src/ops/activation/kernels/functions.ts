@@ -8,6 +8,7 @@ import {
   hornerSteps,
   log1pSteps,
   logSteps,
+  sinSteps,
 } from "../../../device/wasm/kernels/steps.ts";
 import type { ActivationName } from "../rows.ts";
 
@@ -175,9 +176,6 @@ export const activationKernels: Readonly<Record<ActivationName, ActivationKernel
     ],
     slope: (table) => [`const y$ = f32x4.pmin(x$, ${table.load(1)});`],
   },
-  sin: { value: () => ["const y$ = sin4(x$);"], slope: () => ["const y$ = cos4(x$);"] },
-  cos: {
-    value: () => ["const y$ = cos4(x$);"],
-    slope: (table) => [`const y$ = f32x4.sub(${table.load(0)}, sin4(x$));`],
-  },
+  sin: { value: (table) => sinSteps(table, "x$", 0), slope: (table) => sinSteps(table, "x$", 1) },
+  cos: { value: (table) => sinSteps(table, "x$", 1), slope: (table) => sinSteps(table, "x$", 2) },
 };

@@ -8,17 +8,25 @@ import { factors } from "./parts.as";
 /** Σ (x − mean)²; lanes behind the end count as the mean. */
 function squares(x: usize, n: i32, mean: f32): f32 {
   const wide = f32x4.splat(mean);
-  let a = f32x4.splat(0), b = a;
-  for (; n >= 8; n -= 8) {
+  let a = f32x4.splat(0), b = a, c = a, d = a;
+  for (; n >= 16; n -= 16) {
     const d0 = f32x4.sub(v128.load(x), wide), d1 = f32x4.sub(v128.load(x, 16), wide);
+    const d2 = f32x4.sub(v128.load(x, 32), wide), d3 = f32x4.sub(v128.load(x, 48), wide);
     a = fma(d0, d0, a);
     b = fma(d1, d1, b);
-    x += 32;
+    c = fma(d2, d2, c);
+    d = fma(d3, d3, d);
+    x += 64;
   }
-  let sum = sumLanes(f32x4.add(a, b));
+  for (; n >= 4; n -= 4) {
+    const d0 = f32x4.sub(v128.load(x), wide);
+    a = fma(d0, d0, a);
+    x += 16;
+  }
+  let sum = sumLanes(f32x4.add(f32x4.add(a, c), f32x4.add(b, d)));
   for (; n > 0; n--) {
-    const d = load<f32>(x) - mean;
-    sum += d * d;
+    const rest = load<f32>(x) - mean;
+    sum += rest * rest;
     x += 4;
   }
   return sum;
