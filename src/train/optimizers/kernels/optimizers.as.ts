@@ -60,20 +60,24 @@ export function optimizer_adam_forward(args: usize, begin: i32, end: i32, scratc
 // floats: learning rate, momentum, weight decay. m <- momentum m + g; p <- p (1 - lr wd) - lr m.
 export function optimizer_sgd_forward(args: usize, begin: i32, end: i32, scratch: usize): void {
   if (isSkipped(args)) return;
-  const scale = load<f32>(pointerAt(args, 0));
-  const n = intAt(args, 4);
-  const rate = floatAt(args, 5);
-  const momentum = floatAt(args, 6);
-  const keep: f32 = <f32>1 - rate * floatAt(args, 7);
+  const scale = f32x4.splat(load<f32>(pointerAt(args, 0)));
+  const rate = f32x4.splat(floatAt(args, 5));
+  const momentum = f32x4.splat(floatAt(args, 6));
+  const keep = f32x4.splat(<f32>1 - floatAt(args, 5) * floatAt(args, 7));
   const p = pointerAt(args, 1);
   const g = pointerAt(args, 2);
   const m = pointerAt(args, 3);
-  const to = min(end << 12, n);
-  for (let i = begin << 12; i < to; i++) {
-    const at = (<usize>i) << 2;
-    const mean = momentum * load<f32>(m + at) + scale * load<f32>(g + at);
-    store<f32>(m + at, mean);
-    store<f32>(p + at, keep * load<f32>(p + at) - rate * mean);
+  let at = (<usize>(begin << 12)) << 2;
+  const to = (<usize>min(end << 12, intAt(args, 4))) << 2;
+  for (; at + 16 <= to; at += 16) {
+    const mean = f32x4.add(f32x4.mul(v128.load(m + at), momentum), f32x4.mul(v128.load(g + at), scale));
+    v128.store(m + at, mean);
+    v128.store(p + at, f32x4.sub(f32x4.mul(v128.load(p + at), keep), f32x4.mul(mean, rate)));
+  }
+  for (; at < to; at += 4) {
+    const mean = f32x4.add(f32x4.mul(v128.load32_zero(m + at), momentum), f32x4.mul(v128.load32_zero(g + at), scale));
+    v128.store32_lane(m + at, mean, 0);
+    v128.store32_lane(p + at, f32x4.sub(f32x4.mul(v128.load32_zero(p + at), keep), f32x4.mul(mean, rate)), 0);
   }
 }
 
@@ -81,38 +85,47 @@ export function optimizer_sgd_forward(args: usize, begin: i32, end: i32, scratch
 // p <- p (1 - lr wd) - lr sign(beta1 m + (1-beta1) g); m <- beta2 m + (1-beta2) g.
 export function optimizer_lion_forward(args: usize, begin: i32, end: i32, scratch: usize): void {
   if (isSkipped(args)) return;
-  const scale = load<f32>(pointerAt(args, 0));
-  const n = intAt(args, 4);
+  const scale = f32x4.splat(load<f32>(pointerAt(args, 0)));
   const rate = floatAt(args, 5);
-  const beta1 = floatAt(args, 6);
-  const beta2 = floatAt(args, 7);
-  const keep: f32 = <f32>1 - rate * floatAt(args, 8);
+  const beta1 = f32x4.splat(floatAt(args, 6)), rest1 = f32x4.splat(1 - floatAt(args, 6));
+  const beta2 = f32x4.splat(floatAt(args, 7)), rest2 = f32x4.splat(1 - floatAt(args, 7));
+  const keep = f32x4.splat(<f32>1 - rate * floatAt(args, 8));
+  const up = f32x4.splat(rate), zero = f32x4.splat(0);
   const p = pointerAt(args, 1);
   const g = pointerAt(args, 2);
   const m = pointerAt(args, 3);
-  const to = min(end << 12, n);
-  for (let i = begin << 12; i < to; i++) {
-    const at = (<usize>i) << 2;
-    const grad = scale * load<f32>(g + at);
-    const mean = load<f32>(m + at);
-    const mixed = beta1 * mean + (1 - beta1) * grad;
-    const direction: f32 = mixed > 0 ? 1 : mixed < 0 ? -1 : 0;
-    store<f32>(p + at, keep * load<f32>(p + at) - rate * direction);
-    store<f32>(m + at, beta2 * mean + (1 - beta2) * grad);
+  let at = (<usize>(begin << 12)) << 2;
+  const to = (<usize>min(end << 12, intAt(args, 4))) << 2;
+  for (; at + 16 <= to; at += 16) {
+    const grad = f32x4.mul(v128.load(g + at), scale), mean = v128.load(m + at);
+    const mixed = f32x4.add(f32x4.mul(mean, beta1), f32x4.mul(grad, rest1));
+    const step = f32x4.sub(v128.and(f32x4.gt(mixed, zero), up), v128.and(f32x4.lt(mixed, zero), up));
+    v128.store(p + at, f32x4.sub(f32x4.mul(v128.load(p + at), keep), step));
+    v128.store(m + at, f32x4.add(f32x4.mul(mean, beta2), f32x4.mul(grad, rest2)));
+  }
+  for (; at < to; at += 4) {
+    const grad = f32x4.mul(v128.load32_zero(g + at), scale), mean = v128.load32_zero(m + at);
+    const mixed = f32x4.add(f32x4.mul(mean, beta1), f32x4.mul(grad, rest1));
+    const step = f32x4.sub(v128.and(f32x4.gt(mixed, zero), up), v128.and(f32x4.lt(mixed, zero), up));
+    v128.store32_lane(p + at, f32x4.sub(f32x4.mul(v128.load32_zero(p + at), keep), step), 0);
+    v128.store32_lane(m + at, f32x4.add(f32x4.mul(mean, beta2), f32x4.mul(grad, rest2)), 0);
   }
 }
 
 // value, average; ints: n; floats: decay. average <- decay average + (1 - decay) value.
 export function optimizer_average_forward(args: usize, begin: i32, end: i32, scratch: usize): void {
-  const n = intAt(args, 2);
-  const decay = floatAt(args, 3);
   const value = pointerAt(args, 0);
   const average = pointerAt(args, 1);
-  const to = min(end << 12, n);
-  for (let i = begin << 12; i < to; i++) {
-    const at = (<usize>i) << 2;
-    const before = load<f32>(average + at);
-    store<f32>(average + at, before + (1 - decay) * (load<f32>(value + at) - before));
+  const share = f32x4.splat(1 - floatAt(args, 3));
+  let at = (<usize>(begin << 12)) << 2;
+  const to = (<usize>min(end << 12, intAt(args, 2))) << 2;
+  for (; at + 16 <= to; at += 16) {
+    const before = v128.load(average + at);
+    v128.store(average + at, f32x4.add(before, f32x4.mul(share, f32x4.sub(v128.load(value + at), before))));
+  }
+  for (; at < to; at += 4) {
+    const before = v128.load32_zero(average + at);
+    v128.store32_lane(average + at, f32x4.add(before, f32x4.mul(share, f32x4.sub(v128.load32_zero(value + at), before))), 0);
   }
 }
 
@@ -203,12 +216,11 @@ export function optimizer_muonUnit_forward(args: usize, begin: i32, end: i32, sc
   const count = intAt(args, 3);
   let sum: f64 = 0;
   for (let i = 0; i < count; i++) sum += <f64>load<f32>(partials + ((<usize>i) << 2));
-  const factor = <f32>(1 / (Math.sqrt(sum) + 1e-20));
-  const to = min(end << 12, n);
-  for (let i = begin << 12; i < to; i++) {
-    const at = x + ((<usize>i) << 2);
-    store<f32>(at, load<f32>(at) * factor);
-  }
+  const factor = f32x4.splat(<f32>(1 / (Math.sqrt(sum) + 1e-20)));
+  let at = (<usize>(begin << 12)) << 2;
+  const to = (<usize>min(end << 12, n)) << 2;
+  for (; at + 16 <= to; at += 16) v128.store(x + at, f32x4.mul(v128.load(x + at), factor));
+  for (; at < to; at += 4) v128.store32_lane(x + at, f32x4.mul(v128.load32_zero(x + at), factor), 0);
 }
 
 // gram [n, n], its square, out; ints: n; floats: a, b, c. out = a I + b gram + c square; one unit is a row.
