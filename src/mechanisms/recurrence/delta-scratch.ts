@@ -10,7 +10,8 @@ const tile = 32;
 /** Token after token: a tile of packed rows and the state of `columns` columns. */
 export function recurrentScratch(sizes: Sizes, columns: number): number {
   const stride = ceilTo(sizes.keyWidth, 4);
-  const floats = 80 + 42 * tile + 5 * stride + 4 * stride * tile + sizes.keyWidth * ceilTo(columns, 16);
+  const values = ceilTo(columns, 16);
+  const floats = 64 + 42 * tile + 9 * stride + 4 * stride * tile + (sizes.keyWidth + 4) * values;
   return headBytes + 4 * floats;
 }
 

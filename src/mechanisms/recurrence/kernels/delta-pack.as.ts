@@ -11,7 +11,7 @@ import { fma } from "../../../device/wasm/kernels/simd.as";
 import { addLanes, at, gate1, Job, KEY, NONE, oneKey, rowAt, touchRows } from "./delta-job.as";
 import { Work } from "./delta-work.as";
 
-/** Bytes of a pair's coefficients; those of a pair that was not, ahead of the first, are zeros. */
+/** Bytes of a pair's coefficients. Slot 0 of these and of the rows that are written is the pair before the tile. */
 export const COEFFICIENTS: usize = 64;
 /** A sum of gates below this is applied to the state: what its rounding costs grows with it. */
 const LOWEST: f32 = -4;
@@ -154,7 +154,7 @@ function locate(pair: Pair, job: Job, work: Work, row: i32, head: i32, second: b
   pair.g2 = second ? at(pair.g1, job.gRow) : work.nothing;
 }
 
-/** Packs the next tile of a head, `begin` tokens into its sequence; a segment may end at any multiple of `step`. */
+/** Packs the next tile of a head behind slot 0, `begin` tokens into its sequence; a segment may end at any multiple of `step`. */
 export function packPairs(job: Job, work: Work, row: i32, head: i32, begin: i32, step: i32): void {
   const n = work.tokens;
   const width = job.keyWidth;
@@ -170,7 +170,7 @@ export function packPairs(job: Job, work: Work, row: i32, head: i32, begin: i32,
   let c = work.coefficients;
   for (let t = 0; t < n; t += 2) {
     const second = t + 1 < n;
-    const place = (<usize>(t >> 1)) * bytes;
+    const place = (<usize>((t >> 1) + 1)) * bytes;
     locate(pair, job, work, row + t, head, second);
     if (keyed) packKeyed(pair, work.rows + place, work.writes + place, width);
     else packPlain(pair, work.rows + place, oneKey(job) ? 0 : work.writes + place, width);

@@ -3,6 +3,10 @@
  * the state decays it, writes the pair before, and gathers what both tokens of the pair retrieve and read of it; how the
  * second token sees the first is scalars. A row is loaded and stored once for two tokens.
  *
+ * Two blocks of columns take turns pair by pair: while the sums of one end in what its pair writes, a chain of five
+ * products, the rows of the other are under way. A block of a pair is a function of its own, called from two places so
+ * that it stays one: inside these loops V8 before 12 would unroll the rows and run out of registers.
+ *
  * The tiers differ in width and order: 256-bit pairs need sixteen columns, all loads and then all stores side by side;
  * V8's 15 128-bit registers hold the eight sums of eight columns.
  */
@@ -10,12 +14,14 @@
 interface Layout {
   readonly name: "Plain" | "Narrow" | "Wide";
   readonly vectors: readonly number[];
+  /** Bytes from a block of columns to the next, in the state. */
+  readonly apart: string;
 }
 
 const layouts: readonly Layout[] = [
-  { name: "Plain", vectors: [0, 1] },
-  { name: "Narrow", vectors: [0, 1] },
-  { name: "Wide", vectors: [0, 1, 2, 3] },
+  { name: "Plain", vectors: [0, 1], apart: "32" },
+  { name: "Narrow", vectors: [0, 1], apart: "32" },
+  { name: "Wide", vectors: [0, 1, 2, 3], apart: "((<usize>keyWidth) << 6)" },
 ];
 
 /** How the state decays in a sweep: not, by one slow or fast gate, or by a gate of either kind for each row. */
@@ -39,18 +45,21 @@ const decayed: Readonly<Record<Gate, (i: number) => string>> = {
   key: (i) => `fma(a, z${i}, v128.and(z${i}, slow))`,
 };
 
+/** A decay, or a multiplication and an addition instead of one of both, and written values do not fit into registers. */
+const isHeld = (gate: Gate, { name }: Layout): boolean =>
+  name !== "Plain" && (gate === "none" || gate === "key");
+
 /** A row takes its decay and what the pair before wrote; e is the row afterwards. */
-function updateRow(gate: Gate, { name, vectors }: Layout): string[] {
+function updateRow(gate: Gate, layout: Layout): string[] {
+  const { name, vectors } = layout;
   const loads: Readonly<Record<Gate, string[]>> = {
     none: [],
     slow: ["const a = v128.load32_splat(c, 48);"],
     fast: ["const a = v128.load32_splat(c, 48);"],
     key: ["const a = v128.load32_splat(before, 8);", "const slow = slowMask(a);"],
   };
-  // A decay, or a multiplication and an addition instead of one of both, and they no longer fit into registers.
-  const held = name !== "Plain" && (gate === "none" || gate === "key");
   const written = (token: number, i: number): string =>
-    held ? `${token === 0 ? "u" : "y"}${i}` : `v128.load(u${at(64 * token + 16 * i)})`;
+    isHeld(gate, layout) ? `${token === 0 ? "u" : "y"}${i}` : `v128.load(u${at(64 * token + 16 * i)})`;
   const steps: ((i: number) => string)[] = [
     (i) => `const z${i} = v128.load(s${at(16 * i)});`,
     (i) => `let e${i} = ${decayed[gate](i)};`,
@@ -88,11 +97,19 @@ function readRow({ vectors }: Layout): string[] {
   ];
 }
 
+/** Loads what is held of the values that the pair before wrote. */
+function holdWritten(gate: Gate, layout: Layout): string[] {
+  if (!isHeld(gate, layout)) return [];
+  const load = (name: string, from: number): string[] =>
+    layout.vectors.map((i) => `${name}${i} = v128.load(u${at(from + 16 * i)})`);
+  return [`const ${[...load("u", 0), ...load("y", 64)].join(", ")};`];
+}
+
 function rows(gate: Gate, layout: Layout): string[] {
   if (gate === "key") {
     // Gates of both kinds beside eight sums are too much for the registers: two loops.
     return [
-      "const written = before + rowsBytes;",
+      "const panel = s, written = before + (end - row);",
       "while (before < written) {",
       ...indent(updateRow(gate, layout)),
       "}",
@@ -132,68 +149,106 @@ function finish({ vectors }: Layout): string[] {
   return [
     `const b1 = ${factor(0)}, n1 = ${factor(1)}, f1 = ${factor(10)};`,
     ...each((i, a) => `const g${i} = fma(n1, r${i}, f32x4.mul(b1, v128.load(v${a})));`),
-    ...each((i) => `u${i} = f32x4.mul(f1, g${i});`),
-    ...each((i, a) => `v128.store(u, u${i}${a});`),
+    ...each((i, a) => `v128.store(u, f32x4.mul(f1, g${i})${a});`),
     `const b2 = ${factor(2)}, n2 = ${factor(3)}, n21 = ${factor(4)}, f2 = ${factor(11)};`,
-    "const second = 2 * pair + 1 < tokens;",
-    "const v2 = second ? v + vRow : v;",
     ...each((i, a) => `const h${i} = fma(n21, g${i}, fma(n2, t${i}, f32x4.mul(b2, v128.load(v2${a}))));`),
-    ...each((i) => `y${i} = f32x4.mul(f2, h${i});`),
-    ...each((i) => `v128.store(u, y${i}, ${64 + 16 * i});`),
+    ...each((i) => `v128.store(u, f32x4.mul(f2, h${i}), ${64 + 16 * i});`),
     `const m1 = ${factor(5)}, c11 = ${factor(6)};`,
     ...each((i, a) => `v128.store(o, fma(c11, g${i}, f32x4.mul(m1, p${i}))${a});`),
     `const m2 = ${factor(7)}, c21 = ${factor(8)}, c22 = ${factor(9)};`,
-    "const o2 = second ? o + oRow : work.spare;",
     ...each((i, a) => `v128.store(o2, fma(c22, h${i}, fma(c21, g${i}, f32x4.mul(m2, x${i})))${a});`),
-    "v += vRow << 1;",
-    "o += oRow << 1;",
   ];
 }
 
-function sweep(key: boolean, layout: Layout): string {
+const nameOf = (part: string, key: boolean, { name }: Layout): string =>
+  `${part}${key ? "Keys" : "Scalars"}${name}`;
+
+/** One pair over one block of columns; `c` are the coefficients of the pair before it. */
+function pair(key: boolean, layout: Layout): string {
   const names = sums.flatMap((sum) => layout.vectors.map((i) => `${sum}${i}`));
   return [
-    `function sweep${key ? "Keys" : "Scalars"}${layout.name}(work: Work, panel: usize, keyWidth: i32, v: usize, vRow: usize, o: usize, oRow: usize): void {`,
+    `function ${nameOf("pair", key, layout)}(c: usize, s: usize, row: usize, end: usize, before: usize, u: usize, v: usize, v2: usize, o: usize, o2: usize): void {`,
     ...indent([
-      "const u = work.u, tokens = work.tokens;",
-      "memory.fill(u, 0, 128);",
-      `let ${layout.vectors.flatMap((i) => [`u${i} = i32x4.splat(0)`, `y${i} = i32x4.splat(0)`]).join(", ")};`,
-      "const pairBytes = (<usize>work.stride) << 4, rowsBytes = (<usize>keyWidth) << 4;",
-      "let c = work.coefficients, before = work.zeros;",
-      "for (let pair = 0; 2 * pair < tokens; pair++) {",
-      ...indent([
-        `let ${names.map((name) => `${name} = f32x4.splat(0)`).join(", ")};`,
-        "let s = panel, row = work.rows + (<usize>pair) * pairBytes;",
-        "const end = row + rowsBytes;",
-        ...choose(key, (gate) => rows(gate, layout)),
-        "c += COEFFICIENTS;",
-        ...finish(layout),
-        "before = work.writes + (<usize>pair) * pairBytes;",
-      ]),
-      "}",
-      "let s = panel;",
-      "const end = before + rowsBytes;",
-      ...choose(key, (gate) => ["while (before < end) {", ...indent(updateRow(gate, layout)), "}"]),
+      `let ${names.map((name) => `${name} = f32x4.splat(0)`).join(", ")};`,
+      ...choose(key, (gate) => [...holdWritten(gate, layout), ...rows(gate, layout)]),
+      "c += COEFFICIENTS;",
+      ...finish(layout),
     ]),
     "}",
     "",
   ].join("\n");
 }
 
-/** What the rest of the room calls: sixteen columns, or eight at a time as far as there are any. */
+/** What the pair in slot 0 wrote, and its decay. */
+function last(key: boolean, layout: Layout): string {
+  return [
+    `function ${nameOf("last", key, layout)}(c: usize, s: usize, before: usize, end: usize, u: usize): void {`,
+    ...indent(
+      choose(key, (gate) => [
+        ...holdWritten(gate, layout),
+        "while (before < end) {",
+        ...indent(updateRow(gate, layout)),
+        "}",
+      ]),
+    ),
+    "}",
+    "",
+  ].join("\n");
+}
+
+/** A tile of tokens over one or two blocks of columns: slot 0 of what is written is the pair before. */
+function sweep(key: boolean, layout: Layout): string {
+  const further = 16 * layout.vectors.length;
+  const one = nameOf("pair", key, layout);
+  return [
+    `function ${nameOf("sweep", key, layout)}(work: Work, panel: usize, keyWidth: i32, blocks: i32, u: usize, v: usize, vRow: usize, o: usize, oRow: usize): void {`,
+    ...indent([
+      "const tokens = work.tokens;",
+      "const pairBytes = (<usize>work.stride) << 4, rowsBytes = (<usize>keyWidth) << 4;",
+      `const other = panel + ${layout.apart};`,
+      "let c = work.coefficients, before = work.writes, row = work.rows + pairBytes;",
+      "for (let t = 0; t < tokens; t += 2) {",
+      ...indent([
+        "const second = t + 1 < tokens;",
+        "const v2 = second ? v + vRow : v, o2 = second ? o + oRow : work.spare;",
+        `${one}(c, panel, row, row + rowsBytes, before, u, v, v2, o, o2);`,
+        `if (blocks > 1) ${one}(c, other, row, row + rowsBytes, before, u + 128, v + ${further}, v2 + ${further}, o + ${further}, o2 + ${further});`,
+        "c += COEFFICIENTS;",
+        "before += pairBytes;",
+        "row += pairBytes;",
+        "v += vRow << 1;",
+        "o += oRow << 1;",
+      ]),
+      "}",
+    ]),
+    "}",
+    "",
+  ].join("\n");
+}
+
+/** What the rest of the room calls: `width` columns of one panel, or on tier C of two. */
 function entry(key: boolean): string {
-  const name = `sweep${key ? "Keys" : "Scalars"}`;
-  const narrow = (layout: string): string[] => [
-    `  ${name}${layout}(work, panel, keyWidth, v, vRow, o, oRow);`,
-    `  if (width > 8) ${name}${layout}(work, panel + 32, keyWidth, v + 32, vRow, o + 32, oRow);`,
+  const kind = key ? "Keys" : "Scalars";
+  const byTier = (call: (layout: string, columns: number) => string): string[] => [
+    `  if (TIER == 0) ${call("Plain", 8)}`,
+    `  else if (TIER == 1) ${call("Narrow", 8)}`,
+    `  else ${call("Wide", 16)}`,
   ];
   return [
-    `export function ${name}(work: Work, panel: usize, keyWidth: i32, width: i32, v: usize, vRow: usize, o: usize, oRow: usize): void {`,
-    "  if (TIER == 0) {",
-    ...indent(narrow("Plain")),
-    "  } else if (TIER == 1) {",
-    ...indent(narrow("Narrow")),
-    `  } else ${name}Wide(work, panel, keyWidth, v, vRow, o, oRow);`,
+    `export function sweep${kind}(work: Work, panel: usize, keyWidth: i32, width: i32, u: usize, v: usize, vRow: usize, o: usize, oRow: usize): void {`,
+    ...byTier(
+      (layout, columns) =>
+        `sweep${kind}${layout}(work, panel, keyWidth, width > ${columns} ? 2 : 1, u, v, vRow, o, oRow);`,
+    ),
+    "}",
+    "",
+    `export function end${kind}(work: Work, panel: usize, keyWidth: i32, u: usize): void {`,
+    "  const c = work.coefficients, before = work.writes, end = before + ((<usize>keyWidth) << 4);",
+    ...byTier((layout) =>
+      layout === "Wide"
+        ? `last${kind}Wide(c, panel, before, end, u);`
+        : `{ last${kind}${layout}(c, panel, before, end, u); last${kind}${layout}(c, panel + 32, before, end, u + 128); }`,
+    ),
     "}",
     "",
   ].join("\n");
@@ -202,7 +257,7 @@ function entry(key: boolean): string {
 /** The text of generated/delta-pair-sweep.as.ts. */
 export function generate(): string {
   const variants = [false, true].flatMap((key) => [
-    ...layouts.map((layout) => sweep(key, layout)),
+    ...layouts.flatMap((layout) => [pair(key, layout), last(key, layout), sweep(key, layout)]),
     entry(key),
   ]);
   return [header, ...variants].join("\n");

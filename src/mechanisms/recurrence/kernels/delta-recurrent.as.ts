@@ -3,7 +3,7 @@
 // one. Where the correction or the output reads another state, tokens pass one by one.
 import { floatAt, intAt, pointerAt } from "../../../device/wasm/kernels/simd.as";
 import { COEFFICIENTS, packPairs, PAIR_BYTES } from "./delta-pack.as";
-import { sweepKeys, sweepScalars } from "./generated/delta-pair-sweep.as";
+import { endKeys, endScalars, sweepKeys, sweepScalars } from "./generated/delta-pair-sweep.as";
 import { sweepOrdered } from "./generated/delta-sweep.as";
 import { Work } from "./delta-work.as";
 import { at, dotWide, FINAL, gate1, gate4, Job, INITIAL, JOB_BYTES, KEPT, KEY, keptSlot, loadPanel, NONE, oneKey, ownWord, packColumn, packRows, padded, READ_FIRST, readJob, rowAt, sequenceRow, storePanel, UNDECAYED, unpackRows } from "./delta-job.as";
@@ -13,18 +13,18 @@ const OPERANDS: i32 = 11;
 /** Tokens that are packed at a time. */
 const TILE: i32 = 32;
 
-function layOut(scratch: usize, keyWidth: i32): Work {
+function layOut(scratch: usize, keyWidth: i32, columns: i32): Work {
   const work = changetype<Work>(scratch + JOB_BYTES);
   const stride = padded(keyWidth, 4);
   const rows = (<usize>stride) * TILE << 2;
   work.stride = stride;
   let top = scratch + JOB_BYTES + 128;
   work.u = top;
-  top += 128;
+  top += (<usize>padded(columns, 16)) << 4;
   work.pair = top;
   top += PAIR_BYTES;
   work.spare = top;
-  top += 64;
+  top += 128;
   work.values = top;
   top += TILE << 6;
   work.outputs = top;
@@ -34,24 +34,48 @@ function layOut(scratch: usize, keyWidth: i32): Work {
   work.overlap = top;
   top += TILE << 2;
   work.coefficients = top;
-  memory.fill(top, 0, COEFFICIENTS);
   top += (<usize>TILE / 2 + 1) * COEFFICIENTS;
   work.nothing = top;
   top += (<usize>stride) << 2;
-  work.zeros = top;
-  top += (<usize>stride) << 4;
   work.rows = work.erase = top;
   top += rows;
   work.query = top;
-  top += rows;
+  top += rows + ((<usize>stride) << 4);
   work.writes = work.write = top;
   top += rows;
   work.gate = top;
-  top += rows;
+  top += rows + ((<usize>stride) << 4);
   work.state = (top + 63) & ~63;
-  memory.fill(work.nothing, 0, (<usize>stride) * 20);
-  for (let c = 0; c < stride; c++) store<f32>(work.zeros + ((<usize>c) << 4), -0.0, 8);
+  memory.fill(work.nothing, 0, (<usize>stride) << 2);
   return work;
+}
+
+/** Slot 0 as if the pair before had written nothing: zeros, gates that change nothing. */
+function forget(work: Work, columns: i32): void {
+  memory.fill(work.u, 0, (<usize>padded(columns, 16)) << 4);
+  memory.fill(work.coefficients, 0, COEFFICIENTS);
+  memory.fill(work.writes, 0, (<usize>work.stride) << 4);
+  for (let c = 0; c < work.stride; c++) store<f32>(work.writes + ((<usize>c) << 4), -0.0, 8);
+}
+
+/** The last pair of a tile becomes the one before the next: what it wrote reaches the state with that one's reads. */
+function keepLast(work: Work): void {
+  const pairs = <usize>((work.tokens + 1) >> 1);
+  const bytes = (<usize>work.stride) << 4;
+  memory.copy(work.coefficients, work.coefficients + pairs * COEFFICIENTS, COEFFICIENTS);
+  memory.copy(work.writes, work.writes + pairs * bytes, bytes);
+}
+
+/** The state of a unit with all that was written, before it is stored. */
+function settle(job: Job, work: Work, first: i32, last: i32): void {
+  if (ordered(job)) return;
+  for (let column: i32 = 0; column < last - first; column += 16) {
+    const panel = work.state + ((<usize>job.keyWidth) * (<usize>column) << 2);
+    const u = work.u + ((<usize>column) << 4);
+    if (job.decay == KEY) endKeys(work, panel, job.keyWidth, u);
+    else endScalars(work, panel, job.keyWidth, u);
+  }
+  forget(work, last - first);
 }
 
 /** Gates of n token rows of decays. */
@@ -93,11 +117,10 @@ function packTile(job: Job, work: Work, row: i32, head: i32): void {
   }
 }
 
-/** One tile through one panel whose first column is `column`. */
-function passPanel(job: Job, work: Work, state: usize, row: i32, head: i32, column: i32): void {
+/** One tile through one panel whose first column is `column`, or through two; `width` columns. */
+function passPanel(job: Job, work: Work, state: usize, u: usize, row: i32, head: i32, column: i32, width: i32): void {
   const keyWidth = job.keyWidth;
   const valueWidth = job.valueWidth;
-  const width = min(16, valueWidth - column);
   let v = rowAt(job.v, row, job.vRow, head * valueWidth + column);
   let o = rowAt(work.o, row, work.oRow, head * valueWidth + column);
   let vRow = (<usize>job.vRow) << 2;
@@ -109,8 +132,8 @@ function passPanel(job: Job, work: Work, state: usize, row: i32, head: i32, colu
     vRow = oRow = 64;
   }
   if (ordered(job)) sweepOrdered(work, state, keyWidth, v, vRow, o, oRow);
-  else if (job.decay == KEY) sweepKeys(work, state, keyWidth, width, v, vRow, o, oRow);
-  else sweepScalars(work, state, keyWidth, width, v, vRow, o, oRow);
+  else if (job.decay == KEY) sweepKeys(work, state, keyWidth, width, u, v, vRow, o, oRow);
+  else sweepScalars(work, state, keyWidth, width, u, v, vRow, o, oRow);
   if (width < 16)
     unpackRows(rowAt(work.o, row, work.oRow, head * valueWidth + column), work.oRow, o, 16, work.tokens, width);
 }
@@ -134,7 +157,7 @@ export function recurrence_deltaRecurrent_forward(args: usize, begin: i32, end: 
   const valueWidth = job.valueWidth;
   const blocks = (valueWidth + job.columns - 1) / job.columns;
   const size = job.keyWidth * valueWidth;
-  const work = layOut(scratch, job.keyWidth);
+  const work = layOut(scratch, job.keyWidth, job.columns);
   work.flags = job.flags;
   work.o = pointerAt(args, 8);
   work.oRow = intAt(args, ownWord(OPERANDS));
@@ -158,23 +181,30 @@ export function recurrence_deltaRecurrent_forward(args: usize, begin: i32, end: 
     const to = sequenceRow(job.flags, job.cuSeqlens, job.time, sequence + 1);
     const slots = keptSlot(job.flags, job.time, job.segment, sequence, from);
     moveState(job, work, job.flags & INITIAL ? rowAt(job.initial, pair, size, 0) : 0, first, last, 0);
+    forget(work, last - first);
     for (let row = from; row < to; row += work.tokens) {
       const past = row - from;
       work.tokens = min(min(tile, to - row), grid - past % grid);
       if (job.flags & KEPT) {
         if (past > 0 && past % job.segment == 0) {
           const slot = (slots + past / job.segment - 1) * job.valueHeads + head;
+          settle(job, work, first, last);
           moveState(job, work, rowAt(kept, slot, size, 0), first, last, 1);
         }
         work.tokens = min(work.tokens, job.segment - (past % job.segment));
       }
       if (ordered(job)) packTile(job, work, row, head);
       else packPairs(job, work, row, head, past, step);
-      for (let column = first; column < last; column += 16) {
+      let width: i32 = 0;
+      for (let column = first; column < last; column += width) {
         const panel = work.state + ((<usize>job.keyWidth) * (<usize>(column - first)) << 2);
-        passPanel(job, work, panel, row, head, column);
+        width = min(TIER == 2 && last - column >= 32 && !ordered(job) ? 32 : 16, last - column);
+        passPanel(job, work, panel, work.u + ((<usize>(column - first)) << 4), row, head, column, width);
       }
+      if (!ordered(job)) keepLast(work);
     }
-    if (job.flags & FINAL) moveState(job, work, rowAt(final, pair, size, 0), first, last, 1);
+    if (!(job.flags & FINAL)) continue;
+    settle(job, work, first, last);
+    moveState(job, work, rowAt(final, pair, size, 0), first, last, 1);
   }
 }

@@ -12,7 +12,7 @@
   pair: usize;
   /** A row of zeros: the second token of a pair that has none. */
   nothing: usize;
-  /** Sixteen floats for its output. */
+  /** 32 floats for its output. */
   spare: usize;
   /** One token at a time: packed rows. */
   erase: usize;
@@ -23,9 +23,7 @@
   beta: usize;
   /** Write key times query, per token. */
   overlap: usize;
-  /** What the pair (or token) before the first one wrote: zeros, gates that change nothing. */
-  zeros: usize;
-  /** The written values of the pair or token before, 16 floats each. */
+  /** The values that the pair or token before wrote: 16 floats for each of its two, block of columns after block. */
   u: usize;
   /** Staged rows of 16 values and outputs for a panel that is not full. */
   values: usize;
