@@ -69,6 +69,11 @@ const decoding: Record<string, Parameters<typeof randomCase>[0]> = {
   "odd widths and lengths": { keyTime: 255, keyWidth: 33, valueWidth: 7 },
   "narrow rows": { keyTime: 10, keyWidth: 1, valueWidth: 3 },
   "blocks of keys": { batch: 2, keyTime: 700, keyWidth: 16, valueWidth: 20, queryHeads: 6, keyHeads: 2 },
+  "wide rows": { batch: 2, keyTime: 391, keyWidth: 96, valueWidth: 69, queryHeads: 6, keyHeads: 2 },
+  "hidden keys of wide rows": {
+    ...{ keyTime: 70, keyWidth: 64, valueWidth: 32 },
+    keyMask: { dtype: "int32", values: Array.from({ length: 70 }, (_, i) => Number(i % 3 > 0)) },
+  },
   "a window": { keyTime: 600, window: 301 },
   "rows of a cache": {
     ...{ batch: 3, keyTime: 513, slotCount: 4, queryHeads: 4, keyHeads: 2 },

@@ -70,7 +70,7 @@ export function attentionDecode(problem: AttentionProblem, operands: DecodeOpera
     floats: [problem.scale],
   };
   const moved = batch * keyTime * keyHeads * (keyWidth + valueWidth);
-  const scratchBytes = 64 + 4 * queryHeads * (keyWidth + blockKeys);
+  const scratchBytes = 64 + 4 * queryHeads * (keyWidth + blockKeys + 4);
   const partialElements = batch * queryHeads * blocks * valueWidth;
   return [
     { kernel: decodeForward, ...common, units: batch * blocks, work: moved, scratchBytes },
