@@ -1,5 +1,5 @@
 import { empty, type Tensor } from "../../autograd/tensor.ts";
-import type { HostKernel, Kernel } from "../../device/device.ts";
+import type { HostKernel, Kernel, Slice } from "../../device/device.ts";
 import { type Matrices, matricesOf, product } from "../../ops/matmul/product.ts";
 import { type AdamOptions, adamW } from "./adam.ts";
 import type { MatrixRule, MatrixUpdate, UpdateRule } from "./optimizer.ts";
@@ -32,16 +32,18 @@ const momentHost: HostKernel = ([control, g, m, x, partials], [n], [momentum]) =
   }
 };
 
-const unitHost: HostKernel = ([partials, x], [n, count]) => {
-  let sum = 0;
-  for (let i = 0; i < count!; i++) sum += partials![i]!;
-  const factor = 1 / (Math.sqrt(sum) + 1e-20);
-  for (let i = 0; i < n!; i++) x![i]! *= factor;
+const unitHost: HostKernel = ([partials, x], [n, count, stack]) => {
+  for (let at = 0; at < stack!; at++) {
+    let sum = 0;
+    for (let i = 0; i < count!; i++) sum += partials![at * count! + i]!;
+    const factor = 1 / (Math.sqrt(sum) + 1e-20);
+    for (let i = at * n!; i < (at + 1) * n!; i++) x![i]! *= factor;
+  }
 };
 
-const polynomialHost: HostKernel = ([gram, square, out], [n], [first, second, third]) => {
-  for (let i = 0; i < n! * n!; i++)
-    out![i] = second! * gram![i]! + third! * square![i]! + (i % (n! + 1) === 0 ? first! : 0);
+const polynomialHost: HostKernel = ([gram, square, out], [n, stack], [first, second, third]) => {
+  for (let i = 0; i < stack! * n! * n!; i++)
+    out![i] = second! * gram![i]! + third! * square![i]! + ((i % (n! * n!)) % (n! + 1) === 0 ? first! : 0);
 };
 
 const applyHost: HostKernel = ([p, x], [n], [rate, decay]) => {
@@ -67,43 +69,60 @@ export function muon(options: MuonOptions = {}): UpdateRule {
   const { momentum = 0.95, iterations = 5, scale = 0.2, ...constants } = options;
   const matrices: MatrixRule = {
     slots: ["momentum"],
-    update: (job) => {
-      const x = direction(job, momentum, iterations);
-      const rate = job.learningRate * scale * Math.sqrt(Math.max(...job.value.shape));
-      elementwise(kernels.apply, job.value, {
-        buffers: [job.value, x],
-        floats: [rate, job.learningRate * job.weightDecay],
-      });
+    update: (jobs, control) => {
+      const directions = directionsOf(jobs, control, momentum, iterations);
+      for (const [i, { value, learningRate, weightDecay }] of jobs.entries()) {
+        const rate = learningRate * scale * Math.sqrt(Math.max(...value.shape));
+        const buffers = [value.layout, nth(directions, i)];
+        elementwise(kernels.apply, value, { buffers, floats: [rate, learningRate * weightDecay] });
+      }
     },
   };
   return { ...adamW(constants), id: "muon", matrices };
 }
 
-/** The orthogonal factor of the momentum, about: singular values between 0.7 and 1.2. */
-function direction({ control, value, grad, slots }: MatrixUpdate, momentum: number, turns: number): Tensor {
-  const { device } = value;
-  const x = empty(device, value.shape);
-  const partials = empty(device, [Math.ceil(value.size / unit)]);
-  const { momentum: m } = slots as { momentum: Tensor };
-  elementwise(kernels.moment, value, { buffers: [control, grad, m, x, partials], floats: [momentum] });
-  elementwise(kernels.unit, value, { buffers: [partials, x], ints: [partials.size] });
-  let turned = x;
-  for (let i = 0; i < turns; i++) turned = turn(turned);
-  return turned;
+/** The orthogonal factors of the momenta, about: singular values between 0.7 and 1.2. One stack `[maps, out, in]`. */
+function directionsOf(
+  jobs: readonly MatrixUpdate[],
+  control: Tensor,
+  momentum: number,
+  turns: number,
+): Tensor {
+  const { value: first } = jobs[0]!;
+  const { device, size } = first;
+  const count = Math.ceil(size / unit);
+  let x = empty(device, [jobs.length, ...first.shape]);
+  const partials = empty(device, [jobs.length, count]);
+  for (const [i, { value, grad, slots }] of jobs.entries()) {
+    const buffers = [control.layout, grad.layout, slots["momentum"]!.layout, nth(x, i), nth(partials, i)];
+    elementwise(kernels.moment, value, { buffers, floats: [momentum] });
+  }
+  device.run({
+    ...{ kernel: kernels.unit, buffers: [partials.layout, x.layout], ints: [size, count, jobs.length] },
+    ...{ floats: [], units: jobs.length * count, work: 2 * x.size, scratchBytes: 0 },
+  });
+  for (let i = 0; i < turns; i++) x = turn(x);
+  return x;
 }
 
-/** One Newton–Schulz turn of X [rows, cols], worked on its shorter side: B = aI + bG + cG² with G = XXᵀ, then BX. */
+/** Where one of a stack begins. */
+function nth(stack: Tensor, i: number): Slice {
+  const { storage, offset, strides } = stack.layout;
+  return { storage, offset: offset + i * strides[0]! };
+}
+
+/** One Newton–Schulz turn of X [maps, rows, cols], worked on its shorter side: B = aI + bG + cG² with G = XXᵀ, then BX. */
 function turn(x: Tensor): Tensor {
   const { device } = x;
-  const [rows, cols] = x.shape as [number, number];
+  const [stack, rows, cols] = x.shape as [number, number, number];
   const n = Math.min(rows, cols);
   const isWide = rows <= cols;
-  const [gram, square, mixed] = [0, 0, 0].map(() => empty(device, [n, n])) as [Tensor, Tensor, Tensor];
+  const [gram, square, mixed] = [0, 0, 0].map(() => empty(device, [stack, n, n])) as [Tensor, Tensor, Tensor];
   multiplyInto(gram, of(x, !isWide), of(x, isWide), Math.max(rows, cols));
   multiplyInto(square, of(gram), of(gram), n);
   device.run({
-    ...{ kernel: kernels.polynomial, buffers: [gram.layout, square.layout, mixed.layout], ints: [n] },
-    ...{ floats: [a, b, c], units: n, work: n * n, scratchBytes: 0 },
+    ...{ kernel: kernels.polynomial, buffers: [gram.layout, square.layout, mixed.layout], ints: [n, stack] },
+    ...{ floats: [a, b, c], units: stack * n, work: gram.size, scratchBytes: 0 },
   });
   const next = empty(device, x.shape);
   if (isWide) multiplyInto(next, of(mixed), of(x), n);
@@ -112,23 +131,23 @@ function turn(x: Tensor): Tensor {
 }
 
 function of(x: Tensor, transpose = false): Matrices {
-  return matricesOf(x, [], transpose);
+  return matricesOf(x, [x.shape[0]!], transpose);
 }
 
 function multiplyInto(to: Tensor, left: Matrices, right: Matrices, k: number): void {
-  const [m, n] = to.shape as [number, number];
-  product(to.device, { ...{ m, n, k, batch: [] }, a: left, b: right, c: of(to) });
+  const [stack, m, n] = to.shape as [number, number, number];
+  product(to.device, { ...{ m, n, k, batch: [stack] }, a: left, b: right, c: of(to) });
 }
 
 interface Pieces {
-  readonly buffers: readonly Tensor[];
-  readonly ints?: readonly number[];
-  readonly floats?: readonly number[];
+  readonly buffers: readonly Slice[];
+  readonly floats: readonly number[];
 }
 
-function elementwise(kernel: Kernel, value: Tensor, { buffers, ints = [], floats = [] }: Pieces): void {
-  value.device.run({
-    ...{ kernel, buffers: buffers.map(({ layout }) => layout), ints: [value.size, ...ints], floats },
-    ...{ units: Math.ceil(value.size / unit), work: value.size * 2, scratchBytes: 0 },
+/** A kernel over the elements of a map. */
+function elementwise(kernel: Kernel, { device, size }: Tensor, { buffers, floats }: Pieces): void {
+  device.run({
+    ...{ kernel, buffers, ints: [size], floats },
+    ...{ units: Math.ceil(size / unit), work: size * 2, scratchBytes: 0 },
   });
 }

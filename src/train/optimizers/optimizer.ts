@@ -20,8 +20,6 @@ export interface UpdateRule {
 
 /** One linear map `[out, in]` that is to move. */
 export interface MatrixUpdate {
-  /** `[scale of the gradient, sound, norm]` on the device. */
-  readonly control: Tensor;
   readonly value: Tensor;
   readonly grad: Tensor;
   readonly slots: Readonly<Record<string, Tensor>>;
@@ -32,8 +30,10 @@ export interface MatrixUpdate {
 /** How an optimizer that sees a matrix as one thing updates it. */
 export interface MatrixRule {
   readonly slots: readonly string[];
-  /** Runs in a scope of its own. */
-  update(job: MatrixUpdate): void;
+  /**
+   * Moves maps of one shape, in a scope of its own. `control` is `[scale of the gradient, sound, norm]` on the device.
+   */
+  update(jobs: readonly MatrixUpdate[], control: Tensor): void;
 }
 
 /** What a step reports. Norm and soundness are read from the device, so they cost a readback on some. */
@@ -61,6 +61,9 @@ export interface OptimizerState {
 }
 
 const unit = 4096;
+
+/** Maps of one shape move together, as many as come to so many numbers: 16 MiB for each of their intermediates. */
+const togetherAtMost = 2 ** 22;
 
 /** Moves parameters against their gradients. */
 export class Optimizer {
@@ -111,15 +114,20 @@ export class Optimizer {
     const report = { gradientNorm: control[2]!, sound: control[1] === 1 };
     if (!report.sound) return report;
     this.count++;
+    const maps: MatrixUpdate[] = [];
     for (const [name, parameter] of this.parameters) {
       const { value } = parameter;
       if (value.grad === undefined) continue;
       const decay = parameter.decays ? (this.options.weightDecay ?? 0) : 0;
       const slots = this.slotsOf(parameter).map((slot) => this.slots.get(`${slot}/${name}`)!);
-      if (this.movesAsMatrix(parameter)) this.moveMatrix(value, slots, learningRate, decay);
-      else this.move(value, slots, this.rule.floats(this.count, learningRate, decay));
+      if (this.movesAsMatrix(parameter)) {
+        const named = Object.fromEntries(this.slotsOf(parameter).map((slot, i) => [slot, slots[i]!]));
+        maps.push({ value, grad: value.grad, slots: named, learningRate, weightDecay: decay });
+      } else this.move(value, slots, this.rule.floats(this.count, learningRate, decay));
       parameter.version++;
     }
+    for (const jobs of together(maps))
+      scope(this.device, () => this.rule.matrices!.update(jobs, this.control));
     return report;
   }
 
@@ -176,22 +184,6 @@ export class Optimizer {
     });
   }
 
-  private moveMatrix(
-    value: Tensor,
-    slots: readonly Tensor[],
-    learningRate: number,
-    weightDecay: number,
-  ): void {
-    const { matrices } = this.rule;
-    const named = Object.fromEntries(matrices!.slots.map((slot, i) => [slot, slots[i]!]));
-    scope(this.device, () =>
-      matrices!.update({
-        ...{ control: this.control, value, grad: value.grad!, slots: named },
-        ...{ learningRate, weightDecay },
-      }),
-    );
-  }
-
   /** Leaves [scale, sound, norm] of all gradients in `control`. */
   private measure(scale: number): void {
     let first = 0;
@@ -219,6 +211,23 @@ export class Optimizer {
       scratchBytes: 0,
     });
   }
+}
+
+/** Maps by shape, few enough at a time. */
+function together(maps: readonly MatrixUpdate[]): MatrixUpdate[][] {
+  const open = new Map<string, MatrixUpdate[]>();
+  const groups: MatrixUpdate[][] = [];
+  for (const map of maps) {
+    const shape = `${map.value.shape}`;
+    let group = open.get(shape);
+    if (group === undefined || (group.length + 1) * map.value.size > togetherAtMost) {
+      group = [];
+      groups.push(group);
+      open.set(shape, group);
+    }
+    group.push(map);
+  }
+  return groups;
 }
 
 const partialHost: HostKernel = ([g, partials], [n, first]) => {

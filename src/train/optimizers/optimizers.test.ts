@@ -17,15 +17,16 @@ const rules: Record<string, () => UpdateRule> = {
   ...{ sgd: () => sgd({ momentum: 0.9 }), muon: () => muon() },
 };
 
-/** A wide map, a tall one, and a vector that is no map. */
-class Three extends Module {
+/** Wide maps of one shape, a tall one, and a vector that is no map. */
+class Several extends Module {
   readonly wide = new Linear(70, 37);
+  readonly alike = new Linear(70, 37);
   readonly tall = new Linear(13, 41);
   readonly scale = new Parameter([19], { init: onesInit, decays: false });
 }
 
-function fresh(device: Device): { module: Three; setGradients(step: number): void } {
-  const module = new Three();
+function fresh(device: Device): { module: Several; setGradients(step: number): void } {
+  const module = new Several();
   const draw = (random: Random, size: number): Float32Array => random.normal(new Float32Array(size));
   for (const [name, parameter] of module.namedParameters())
     parameter.set(device, draw(new Random(1, name), parameter.size));
@@ -75,7 +76,7 @@ for (const name of Object.keys(rules)) {
   });
 
   test(`${name} comes down a bowl`, async () => {
-    const device = hostDevice({ dtype: "float64" });
+    const device = await openWasm({ threads: 1 });
     const { module } = fresh(device);
     const optimizer = new Optimizer(rules[name]!(), module.namedParameters(), { learningRate: 0.05 });
     const distance = (): number =>
@@ -90,6 +91,7 @@ for (const name of Object.keys(rules)) {
       await optimizer.step(0.05 * (1 - step / 800));
     }
     assert.ok(distance() < 0.05 * before, `${distance()} of ${before}`);
+    device.close();
   });
 }
 
@@ -127,4 +129,21 @@ test("muon moves a map by a matrix whose singular values are near one", async ()
   }
   const frobenius = update.reduce((sum, x) => sum + x * x, 0);
   assert.ok(Math.abs(frobenius / 37 - 1) < 0.35, `${frobenius}`);
+});
+
+test("muon moves maps of one shape together as it moves each alone, bit for bit", async () => {
+  const device = await openWasm({ threads: 2 });
+  const values = async (parted: boolean): Promise<readonly number[]> => {
+    const { module, setGradients } = fresh(device);
+    const parameters = [...module.namedParameters()];
+    const groups = parted ? parameters.map((parameter) => [parameter]) : [parameters];
+    const optimizers = groups.map((group) => new Optimizer(muon(), group, { learningRate: 0.02 }));
+    for (let step = 1; step <= 3; step++) {
+      setGradients(step);
+      for (const optimizer of optimizers) await optimizer.step();
+    }
+    return module.parameters().flatMap(({ value }) => [...value.dataSync()]);
+  };
+  assert.deepEqual(await values(false), await values(true));
+  device.close();
 });

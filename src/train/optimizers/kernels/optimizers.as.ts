@@ -208,41 +208,44 @@ export function optimizer_muonMoment_forward(args: usize, begin: i32, end: i32, 
   }
 }
 
-// partials, x; ints: n, count. x <- x / sqrt(sum of the partials).
+// partials [maps, count], x [maps, n]; ints: n, count, maps. x <- x / sqrt(sum of its partials); one unit is 4,096 of a map.
 export function optimizer_muonUnit_forward(args: usize, begin: i32, end: i32, scratch: usize): void {
-  const partials = pointerAt(args, 0);
-  const x = pointerAt(args, 1);
   const n = intAt(args, 2);
   const count = intAt(args, 3);
-  let sum: f64 = 0;
-  for (let i = 0; i < count; i++) sum += <f64>load<f32>(partials + ((<usize>i) << 2));
-  const factor = f32x4.splat(<f32>(1 / (Math.sqrt(sum) + 1e-20)));
-  let at = (<usize>(begin << 12)) << 2;
-  const to = (<usize>min(end << 12, n)) << 2;
-  for (; at + 16 <= to; at += 16) v128.store(x + at, f32x4.mul(v128.load(x + at), factor));
-  for (; at < to; at += 4) v128.store32_lane(x + at, f32x4.mul(v128.load32_zero(x + at), factor), 0);
+  for (let unit = begin; unit < end; unit++) {
+    const map = unit / count, first = unit % count << 12;
+    const partials = pointerAt(args, 0) + ((<usize>(map * count)) << 2);
+    const x = pointerAt(args, 1) + ((<usize>map * n) << 2);
+    let sum: f64 = 0;
+    for (let i = 0; i < count; i++) sum += <f64>load<f32>(partials + ((<usize>i) << 2));
+    const factor = f32x4.splat(<f32>(1 / (Math.sqrt(sum) + 1e-20)));
+    let at = (<usize>first) << 2;
+    const to = (<usize>min(first + 4096, n)) << 2;
+    for (; at + 16 <= to; at += 16) v128.store(x + at, f32x4.mul(v128.load(x + at), factor));
+    for (; at < to; at += 4) v128.store32_lane(x + at, f32x4.mul(v128.load32_zero(x + at), factor), 0);
+  }
 }
 
-// gram [n, n], its square, out; ints: n; floats: a, b, c. out = a I + b gram + c square; one unit is a row.
+// gram [maps, n, n], its square, out; ints: n, maps; floats: a, b, c. out = a I + b gram + c square; one unit is a row.
 export function optimizer_muonPolynomial_forward(args: usize, begin: i32, end: i32, scratch: usize): void {
   const gram = pointerAt(args, 0);
   const square = pointerAt(args, 1);
   const out = pointerAt(args, 2);
   const n = intAt(args, 3);
-  const first = floatAt(args, 4);
-  const second = f32x4.splat(floatAt(args, 5));
-  const third = f32x4.splat(floatAt(args, 6));
+  const first = floatAt(args, 5);
+  const second = f32x4.splat(floatAt(args, 6));
+  const third = f32x4.splat(floatAt(args, 7));
   for (let row = begin; row < end; row++) {
-    let at = (<usize>(row * n)) << 2;
-    const to = (<usize>((row + 1) * n)) << 2;
+    let at = (<usize>row * n) << 2;
+    const to = at + ((<usize>n) << 2);
     for (; at + 16 <= to; at += 16) {
       const sum = f32x4.add(f32x4.mul(v128.load(gram + at), second), f32x4.mul(v128.load(square + at), third));
       v128.store(out + at, sum);
     }
     for (; at < to; at += 4) {
-      store<f32>(out + at, load<f32>(gram + at) * floatAt(args, 5) + load<f32>(square + at) * floatAt(args, 6));
+      store<f32>(out + at, load<f32>(gram + at) * floatAt(args, 6) + load<f32>(square + at) * floatAt(args, 7));
     }
-    const diagonal = out + ((<usize>(row * n + row)) << 2);
+    const diagonal = out + ((<usize>row * n + row % n) << 2);
     store<f32>(diagonal, load<f32>(diagonal) + first);
   }
 }
