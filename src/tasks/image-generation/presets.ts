@@ -1,5 +1,6 @@
 import type { MixerChoice } from "../../models/config.ts";
-import { adamW, rAdam } from "../../train/optimizers/adam.ts";
+import { rAdam } from "../../train/optimizers/adam.ts";
+import { muon } from "../../train/optimizers/muon.ts";
 import type { UpdateRule } from "../../train/optimizers/optimizer.ts";
 import type { ImageShape } from "./images.ts";
 import type { PixelModelConfig } from "./pixel-model.ts";
@@ -77,7 +78,7 @@ export const imagePresets: Readonly<Record<string, ImagePreset>> = {
     seesNeighbours: true,
     ...{ batch: 4, steps: 1_000_000, seconds: 600, learningRate: 4e-3, weightDecay: 0.01, warmup: 30 },
     decays: true,
-    rule: () => adamW({ beta2: 0.98 }),
+    rule: () => muon({ beta2: 0.98 }),
     ...{ heldOut: 500, looks: 6 },
   },
   mnist: {
