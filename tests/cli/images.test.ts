@@ -53,7 +53,7 @@ async function drawAgain(folder: string, run: string): Promise<void> {
   assert.match(wrong.stderr, /class from 0 to 1, got 2/);
 }
 
-const few = ["--steps", "8", "--samples", "4", "--threads", "1"];
+const few = ["--steps", "20", "--samples", "4", "--threads", "1"];
 
 test("experiment images trains on a folder and leaves sheets that decode", { timeout }, () =>
   inFolder(async (folder) => {
@@ -67,8 +67,8 @@ test("experiment images trains on a folder and leaves sheets that decode", { tim
     assert.deepEqual(
       rows.map((row: { name: string; steps: number }) => [row.name, row.steps]),
       [
-        ["linear", 8],
-        ["softmax", 8],
+        ["linear", 20],
+        ["softmax", 20],
       ],
     );
     for (const row of rows) assert.ok(row.bits > 0 && row.bits < 8, `${row.bits} bits`);

@@ -121,7 +121,7 @@ test("an aborted signal ends the drawing with its reason", async () => {
 test("contenders learn stripes below the bits of noise and show what they draw", async () => {
   const preset: ImagePreset = {
     ...imagePresets["quick"]!,
-    ...{ sizes: { width: 16, layers: 2, heads: 2 }, batch: 12, steps: 60, learningRate: 1e-2, heldOut: 12 },
+    ...{ sizes: { width: 16, layers: 2, heads: 2 }, batch: 12, steps: 60, learningRate: 2e-2, heldOut: 12 },
     ...{ looks: 2, contenders: { linear: "linear", softmax: "softmax" } },
   };
   const data = { train: stripes(60), heldOut: stripes(12) };
