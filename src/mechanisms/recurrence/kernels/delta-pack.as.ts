@@ -13,8 +13,10 @@ import { Work } from "./delta-work.as";
 
 /** Bytes of a pair's coefficients. Slot 0 of these and of the rows that are written is the pair before the tile. */
 export const COEFFICIENTS: usize = 64;
-/** A sum of gates below this is applied to the state: what its rounding costs grows with it. */
-const LOWEST: f32 = -4;
+/** A sum of gates below this is applied to the state, long before its reciprocal overflows. */
+const LOWEST: f64 = -16;
+/** exp of this is 0, and unlike -Infinity it can be taken away. */
+const NOTHING: f64 = -1000;
 /** How the state decays behind a pair. */
 export const SLOW: i32 = 1;
 export const FAST: i32 = 2;
@@ -120,22 +122,33 @@ function coefficients(
   store<i32>(c, 0, 52);
 }
 
+/** exp of the lanes of `sums`, which with those of `rest` are sums of gates: what is lost to rounding is first order. */
+// @ts-ignore: decorator
+@inline function expSums(sums: v128, rest: v128): v128 {
+  const power = exp4(sums);
+  return fma(power, rest, power);
+}
+
 /** The same under a scalar decay, `past` the sum of gates not yet applied; returns that sum behind the pair. */
 function decayedCoefficients(
-  c: usize, pair: Pair, b1: f32, b2: f32, scale: f32, past: f32, g1: f32, g2: f32, last: bool,
-): f32 {
-  const one = past + g1, two = one + g2;
+  c: usize, pair: Pair, b1: f32, b2: f32, scale: f32, past: f64, g1: f32, g2: f32, last: bool,
+): f64 {
+  const one = max(past + <f64>g1, NOTHING), two = max(one + <f64>g2, NOTHING);
   const apply = last || !(two > LOWEST);
-  const sums = f32x4.replace_lane(f32x4.replace_lane(f32x4.splat(one), 1, two), 2, g2);
-  const down = exp4(sums);
+  const near1 = <f32>one, near2 = <f32>two;
+  const sums = f32x4.replace_lane(f32x4.replace_lane(f32x4.splat(near1), 1, near2), 2, g2);
+  const rest = f32x4.replace_lane(f32x4.replace_lane(f32x4.splat(0), 0, <f32>(one - near1)), 1, <f32>(two - near2));
+  const down = expSums(sums, rest);
   const second = f32x4.extract_lane(down, 2);
-  const up = apply ? f32x4.replace_lane(f32x4.splat(1), 0, second) : exp4(f32x4.neg(sums));
+  const up = apply
+    ? f32x4.replace_lane(f32x4.splat(1), 0, second)
+    : expSums(f32x4.neg(sums), f32x4.neg(rest));
   coefficients(
     c, pair, b1, b2, scale, f32x4.extract_lane(down, 0), f32x4.extract_lane(down, 1), second,
     f32x4.extract_lane(up, 0), f32x4.extract_lane(up, 1),
   );
   if (!apply) return two;
-  const gate = gate1(two);
+  const gate = gate1(near2);
   store<f32>(c, gate, 48);
   store<i32>(c, reinterpret<i32>(gate) < 0 ? SLOW : FAST, 52);
   return 0;
@@ -166,7 +179,7 @@ export function packPairs(job: Job, work: Work, row: i32, head: i32, begin: i32,
   if (job.decay == KEY) seen |= touchRows(rowAt(job.g, row, job.gRow, head * width), job.gRow, n, width);
   store<i32>(work.pair, seen);
   const keyed = job.decay == KEY;
-  let past: f32 = 0;
+  let past: f64 = 0;
   let c = work.coefficients;
   for (let t = 0; t < n; t += 2) {
     const second = t + 1 < n;
