@@ -1,6 +1,7 @@
 /**
  * `npm test -- "words"`: runs every test file in a process of its own. Words select cases whose name holds all of
- * them in any order; a word with a slash selects files instead. Ends with the closing lines of Node's test runner.
+ * them in any order, and only files that have one run; a word with a slash selects files instead. Ends with the closing
+ * lines of Node's test runner.
  */
 import { readdirSync } from "node:fs";
 import { availableParallelism } from "node:os";
@@ -10,6 +11,7 @@ import { run } from "node:test";
 import { spec } from "node:test/reporters";
 import { fileURLToPath } from "node:url";
 import { buildKernels } from "./build-kernels.ts";
+import { testNames } from "./test-names.ts";
 
 const root = resolve(dirname(fileURLToPath(import.meta.url)), "..");
 /** A file that takes longer hangs; the whole suite is a matter of minutes. */
@@ -59,34 +61,43 @@ function tally(filtered: boolean): { stream: Transform; ran: () => number } {
   return { stream, ran: () => ran };
 }
 
-function main(): void {
+/** The files with a case that the words select, and those whose names could not be listed. */
+async function matching(files: readonly string[], pattern: RegExp): Promise<string[]> {
+  const names = await testNames(files);
+  return files.filter((file) => names.get(file)?.some((name) => pattern.test(name)) ?? true);
+}
+
+function refuse(message: string): void {
+  console.error(message);
+  process.exitCode = 1;
+}
+
+async function main(): Promise<void> {
   const words = process.argv.slice(2).flatMap((argument) => argument.split(/\s+/).filter(Boolean));
   const paths = words.filter((word) => word.includes("/"));
   const names = words.filter((word) => !word.includes("/"));
-  const files = [...testFiles("src"), ...testFiles("tests")].filter((file) => {
+  const all = [...testFiles("src"), ...testFiles("tests")].filter((file) => {
     const path = relative(root, file).replaceAll(sep, "/");
     return paths.length === 0 || paths.some((part) => path.includes(part));
   });
-  if (files.length === 0) {
-    console.error(`no test file lies under ${paths.join(" or ")}`);
-    process.exitCode = 1;
-    return;
-  }
+  if (all.length === 0) return refuse(`no test file lies under ${paths.join(" or ")}`);
+  const pattern = allWords(names);
+  const files = names.length > 0 ? await matching(all, pattern) : all;
+  const missed = `no case has all of these words in its name: ${names.join(" ")}`;
+  if (files.length === 0) return refuse(missed);
   const { stream, ran } = tally(names.length > 0);
   const events = run({
     files,
     concurrency: availableParallelism(),
     timeout: fileTimeout,
-    ...(names.length > 0 ? { testNamePatterns: [allWords(names)] } : {}),
+    ...(names.length > 0 ? { testNamePatterns: [pattern] } : {}),
   });
   const report = events.pipe(stream).pipe(new spec());
   report.on("end", () => {
-    if (ran() > 0) return;
-    console.error(`no case has all of these words in its name: ${names.join(" ")}`);
-    process.exitCode = 1;
+    if (ran() === 0) refuse(missed);
   });
   report.pipe(process.stdout);
 }
 
 await buildKernels((line) => console.log(line));
-main();
+await main();

@@ -32,7 +32,7 @@ export type ActivationName =
   | "cos";
 
 const sigmoid = (x: number): number => 1 / (1 + Math.exp(-x));
-const softplus = (x: number): number => (x > 20 ? x : Math.log1p(Math.exp(x)));
+const softplus = (x: number): number => Math.max(x, 0) + Math.log1p(Math.exp(-Math.abs(x)));
 const logSigmoid = (x: number): number => Math.min(x, 0) - Math.log1p(Math.exp(-Math.abs(x)));
 /** The infinities of x times a zero are left out: the limits there are 0 or x itself. */
 const times = (x: number, factor: number): number => (factor === 0 ? 0 : x * factor);

@@ -106,7 +106,8 @@ function checkTargets(targets: Tensor, vocabulary: number, ignored: number): voi
  *
  * ℓ_n = w_{y_n} ((1 − ε)(lse x_n − x_{n,y_n}) + ε (lse x_n − mean x_n)); the mean divides by Σ w of the rows that count.
  * `logits [N, vocabulary]`, `targets [N] int32`, `labelWeights [vocabulary]` without gradient → `[]`. Where no row
- * counts the loss is 0. Probabilities are never stored; the sum over the vocabulary runs in float64.
+ * counts the loss is 0. Probabilities are never stored; the sum over the vocabulary runs in float64. Targets are checked
+ * by a synchronous read, which waits for the job that wrote them: free on the host and wasm devices, whose memory is here.
  *
  * @throws ShapeError when axes disagree or a target is outside the vocabulary; DtypeError for other targets.
  * @example

@@ -73,7 +73,7 @@ const op: Op<{ ids: Tensor; weight: Tensor }, undefined, { y: Tensor }> = {
   }),
 };
 
-/** Throws unless ids are int32 numbers of rows. */
+/** Throws unless ids are int32 numbers of rows; reads them synchronously. */
 export function checkIds(who: string, ids: Tensor, vocabulary: number): void {
   if (ids.dtype !== "int32") throw new DtypeError(`[${who}] ids are int32, got ${ids.dtype}`);
   const values = ids.dataSync();
@@ -90,7 +90,8 @@ export function checkIds(who: string, ids: Tensor, vocabulary: number): void {
  * Rows of a table by their numbers.
  *
  * `ids [...] int32`, `weight [vocabulary, D]` → `[..., D]`. The gradient of the table adds up the rows of the incoming
- * one in the order of the ids. Cost: the bytes of the result; backward also writes the whole table.
+ * one in the order of the ids. The ids are checked by a synchronous read, which waits for the job that wrote them: free
+ * on the host and wasm devices, whose memory is here. Cost: the bytes of the result; backward also writes the whole table.
  *
  * @throws ShapeError for an id outside the table, DtypeError for ids that are not int32.
  * @example
