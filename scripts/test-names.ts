@@ -35,7 +35,7 @@ function listen(): { take: () => string[] } {
     if (typeof name === "string") names.push(name);
     return Promise.resolve();
   };
-  Object.assign(record, { skip: record, only: record, todo: record });
+  Object.assign(record, { skip: record, only: record });
   const nodeTest = createRequire(import.meta.url)("node:test") as Record<string, unknown>;
   for (const key of ["test", "it", "describe", "suite"]) nodeTest[key] = record;
   for (const key of ["before", "after", "beforeEach", "afterEach"]) nodeTest[key] = () => {};
