@@ -83,6 +83,22 @@ export class FormatError extends LinnetError {
   }
 }
 
+/** Throws a DtypeError where an argument is no tensor. */
+export function checkTensor(who: string, name: string, value: unknown): void {
+  // By what it has, not by its class: a program may hold the library twice.
+  if ((value as { layout?: unknown } | null | undefined)?.layout !== undefined) return;
+  const what = value === null ? "null" : typeof value === "object" ? value.constructor.name : typeof value;
+  throw new DtypeError(`[${who}] ${name} is no tensor: expected a Tensor, got ${what}`);
+}
+
+/** Throws a ConfigError where an option is none of the words it knows; undefined stands for its default. */
+export function checkWord(who: string, option: string, value: unknown, known: readonly string[]): void {
+  if (value === undefined || known.includes(value as string)) return;
+  throw new ConfigError(
+    `[${who}] ${option} is one of a few words: expected ${known.join(" or ")}, got ${value}`,
+  );
+}
+
 /** Names by their likeness to a mistyped one, the likeliest first: what an error about an unknown name lists. */
 export function nearestFirst(name: string, known: readonly string[]): string[] {
   return [...known].sort((a, b) => distance(a, name) - distance(b, name));

@@ -1,5 +1,5 @@
 import type { Device } from "../device/device.ts";
-import { DtypeError, ShapeError } from "../errors.ts";
+import { checkTensor, DtypeError, ShapeError } from "../errors.ts";
 import { accumulate, copyInto } from "./move.ts";
 import { empty, full, Tensor, type Tensors } from "./tensor.ts";
 
@@ -109,8 +109,12 @@ export function apply<Inputs extends Tensors, Options, Outputs extends Tensors, 
 
 function sameDevice(who: string, inputs: Tensors): Device | undefined {
   let device: Device | undefined;
+  let isFirst = true;
   for (const name in inputs) {
     const input = inputs[name];
+    // The first input of an op is never one that may be left out.
+    if (input !== undefined || isFirst) checkTensor(who, name, input);
+    isFirst = false;
     if (input === undefined) continue;
     if (device !== undefined && input.device !== device) {
       throw new DtypeError(

@@ -1,6 +1,6 @@
 import type { Device, Storage } from "../device/device.ts";
 import { DtypeError, ShapeError } from "../errors.ts";
-import { allocateArray, type DType, type TypedArray } from "../tensor/dtype.ts";
+import { allocateArray, type DType, isDType, type TypedArray } from "../tensor/dtype.ts";
 import type { Node } from "./tape.ts";
 
 /** Named tensors, as ops take and return them. */
@@ -169,9 +169,7 @@ export interface TensorOptions {
   readonly persistent?: boolean;
 }
 
-/** A tensor whose elements have not been written; for results that a kernel fills. */
-export function empty(device: Device, shape: readonly number[], options: TensorOptions = {}): Tensor {
-  const dtype = options.dtype ?? device.defaultDtype;
+function elementsOf(shape: readonly number[]): number {
   let size = 1;
   for (const length of shape) size *= length;
   if (
@@ -181,6 +179,22 @@ export function empty(device: Device, shape: readonly number[], options: TensorO
   ) {
     throw new ShapeError(`[tensor] a shape holds whole numbers >= 0, got [${shape.join(", ")}]`);
   }
+  return size;
+}
+
+function dtypeFor(device: Device, { dtype }: TensorOptions): DType {
+  if (dtype === undefined) return device.defaultDtype;
+  if (isDType(dtype)) return dtype;
+  throw new DtypeError(
+    `[tensor] tensors hold a few dtypes: expected float32, float64, int32 or uint8, got ${dtype}`,
+    "float16 and bfloat16 are formats of files: numbers are converted where they are read or written",
+  );
+}
+
+/** A tensor whose elements have not been written; for results that a kernel fills. */
+export function empty(device: Device, shape: readonly number[], options: TensorOptions = {}): Tensor {
+  const dtype = dtypeFor(device, options);
+  const size = elementsOf(shape);
   const storage = options.persistent ? device.allocatePersistent(dtype, size) : device.allocate(dtype, size);
   const layout = { storage, offset: 0, strides: contiguousStrides(shape) };
   return new Tensor(layout, shape, options.requiresGrad ?? false);
@@ -202,14 +216,16 @@ export function tensor(
   shape: readonly number[] = [values.length],
   options: TensorOptions = {},
 ): Tensor {
-  const result = empty(device, shape, options);
-  if (result.size !== values.length) {
-    device.release(result.layout.storage);
+  const size = elementsOf(shape);
+  if (size !== values.length) {
     throw new ShapeError(
-      `[tensor] values and shape disagree: shape [${shape.join(", ")}] holds ${result.size} elements, got ${values.length}`,
+      `[tensor] values and shape disagree: shape [${shape.join(", ")}] holds ${size} elements, got ${values.length}`,
     );
   }
-  device.write(result.layout, toDtype(values, result.dtype));
+  // Before anything is allocated: what is refused leaves nothing behind.
+  const numbers = toDtype(values, dtypeFor(device, options));
+  const result = empty(device, shape, options);
+  device.write(result.layout, numbers);
   return result;
 }
 
@@ -219,9 +235,13 @@ function toDtype(values: ArrayLike<number>, dtype: DType): TypedArray {
   if (dtype === "int32" && values instanceof Int32Array) return values;
   if (dtype === "uint8" && values instanceof Uint8Array) return values;
   if (dtype === "int32" || dtype === "uint8") {
+    const [lowest, highest] = dtype === "int32" ? [-(2 ** 31), 2 ** 31 - 1] : [0, 255];
     for (let i = 0; i < values.length; i++) {
-      if (!Number.isInteger(values[i]!)) {
-        throw new DtypeError(`[tensor] ${dtype} holds whole numbers, got ${values[i]} at ${i}`);
+      const value = values[i]!;
+      if (!(Number.isInteger(value) && value >= lowest && value <= highest)) {
+        throw new DtypeError(
+          `[tensor] ${dtype} holds whole numbers: expected ${lowest} to ${highest}, got ${value} at ${i}`,
+        );
       }
     }
   }

@@ -1,6 +1,6 @@
 import { isRecording } from "../autograd/tape.ts";
 import { type Tensor, tensor } from "../autograd/tensor.ts";
-import { ConfigError } from "../errors.ts";
+import { ConfigError, checkWord } from "../errors.ts";
 import { sigmoid } from "../ops/activation/index.ts";
 import { add, divide, multiply } from "../ops/arithmetic/index.ts";
 import { embedding } from "../ops/embedding/index.ts";
@@ -56,6 +56,7 @@ export class Experts extends Module {
         `[experts] a token visits some of the experts, groups are equal: got ${perToken} of ${experts} experts, ${groupsPerToken} of ${groups} groups`,
       );
     }
+    checkWord("experts", "router", options.router, ["softmax", "sigmoid"]);
     this.#options = options;
     this.router = new Linear(width, experts);
     this.correction =

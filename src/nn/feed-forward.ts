@@ -1,4 +1,5 @@
 import type { Tensor } from "../autograd/tensor.ts";
+import { checkWord } from "../errors.ts";
 import { gelu, relu } from "../ops/activation/index.ts";
 import { Experts, type ExpertsOptions } from "./experts.ts";
 import { FeedForward, GatedMlp } from "./gated-mlp.ts";
@@ -33,6 +34,7 @@ export class Mlp extends FeedForward {
 
   constructor(width: number, hidden: number, activation: "gelu" | "relu" = "gelu", bias = true) {
     super();
+    checkWord("feedForward", "activation", activation, ["gelu", "relu"]);
     this.up = new Linear(width, hidden, { bias });
     this.down = new Linear(hidden, width, { bias });
     this.#activation = activation;
@@ -63,6 +65,7 @@ export function feedForward(
   options: FeedForwardOptions,
   layer: number,
 ): FeedForward | undefined {
+  checkWord("feedForward", "kind", options.kind, ["none", "gated", "plain", "experts"]);
   switch (options.kind) {
     case "none":
       return undefined;

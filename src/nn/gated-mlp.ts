@@ -1,4 +1,5 @@
 import type { Tensor } from "../autograd/tensor.ts";
+import { checkWord } from "../errors.ts";
 import { gelu } from "../ops/activation/index.ts";
 import { multiply } from "../ops/arithmetic/index.ts";
 import { swiglu } from "../ops/swiglu/index.ts";
@@ -25,6 +26,7 @@ export class GatedMlp extends FeedForward {
 
   constructor(width: number, hidden: number, activation: "silu" | "gelu" = "silu", bias = false) {
     super();
+    checkWord("gatedMlp", "activation", activation, ["silu", "gelu"]);
     this.gate = new Linear(width, hidden, { bias });
     this.up = new Linear(width, hidden, { bias });
     this.down = new Linear(hidden, width, { bias });

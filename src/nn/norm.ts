@@ -1,4 +1,5 @@
 import type { Tensor } from "../autograd/tensor.ts";
+import { checkWord } from "../errors.ts";
 import { layerNorm, rmsNorm } from "../ops/norm/index.ts";
 import { onesInit, zerosInit } from "./init.ts";
 import { Module, Parameter } from "./module.ts";
@@ -56,6 +57,7 @@ export class LayerNorm extends Norm {
 /** The norm of a width. */
 export function norm(width: number, options: NormOptions = {}): Norm {
   const eps = options.eps ?? 1e-5;
+  checkWord("norm", "kind", options.kind, ["rms", "layer"]);
   if (options.kind === "layer") return new LayerNorm(width, { eps });
   return new RmsNorm(width, { eps, zeroCentered: options.zeroCentered ?? false });
 }

@@ -1,5 +1,5 @@
 import { type Tensor, tensor } from "../autograd/tensor.ts";
-import { ConfigError } from "../errors.ts";
+import { ConfigError, checkWord } from "../errors.ts";
 import { add } from "../ops/arithmetic/index.ts";
 import { embedding } from "../ops/embedding/index.ts";
 import { normalInit } from "./init.ts";
@@ -22,6 +22,7 @@ export class Positions extends Module {
 
   constructor(kind: PositionKind, width: number) {
     super();
+    checkWord("positions", "kind", kind.kind, ["none", "rotary", "sinusoidal", "learned"]);
     this.#kind = kind;
     this.#width = width;
     this.weight =

@@ -1,5 +1,5 @@
 import type { Kernel, Slice } from "../device/device.ts";
-import { DtypeError } from "../errors.ts";
+import { checkTensor, DtypeError } from "../errors.ts";
 import type { Tensor } from "./op.ts";
 
 /**
@@ -30,6 +30,7 @@ const none: readonly number[] = [];
 
 /** Throws a DtypeError where an operand does not hold floats. */
 export function checkFloats(who: string, name: string, x: Tensor): void {
+  checkTensor(who, name, x);
   const { dtype } = x;
   if (dtype === "float32" || dtype === "float64") return;
   throw new DtypeError(

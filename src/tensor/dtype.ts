@@ -11,6 +11,11 @@ const arrays = {
   uint8: Uint8Array,
 } as const;
 
+/** Whether a value names a dtype that tensors may have. */
+export function isDType(value: unknown): value is DType {
+  return value === "float32" || value === "float64" || value === "int32" || value === "uint8";
+}
+
 /** Bytes of one element. */
 export function bytesPerElement(dtype: DType): number {
   return arrays[dtype].BYTES_PER_ELEMENT;

@@ -1,3 +1,4 @@
+import { checkWord } from "../../errors.ts";
 import type { DType, TypedArray } from "../../tensor/dtype.ts";
 import { allocateArray } from "../../tensor/dtype.ts";
 import type { Device, DeviceInfo, Dispatch, Kernel, Scope, Slice, Storage } from "../device.ts";
@@ -84,6 +85,7 @@ class HostDevice implements Device {
   #closed = false;
 
   constructor(options: HostOptions) {
+    checkWord("hostDevice", "dtype", options.dtype, ["float64", "float32"]);
     this.defaultDtype = options.dtype ?? "float64";
     this.#poison = options.poison ?? false;
   }

@@ -1,7 +1,7 @@
 import { rowsOf } from "../../autograd/rows.ts";
 import { empty } from "../../autograd/tensor.ts";
 import type { Kernel } from "../../device/device.ts";
-import { ConfigError, DtypeError, ShapeError } from "../../errors.ts";
+import { ConfigError, checkTensor, checkWord, DtypeError, ShapeError } from "../../errors.ts";
 import { solveAxes } from "../../tensor/axes.ts";
 import { packed } from "../contiguous/index.ts";
 import { apply, type Op, type OpEntry, Tensor } from "../op.ts";
@@ -123,6 +123,8 @@ export function crossEntropy(
   if (!(smoothing >= 0 && smoothing <= 1)) {
     throw new ConfigError(`[crossEntropy] smoothing is a share: expected 0 to 1, got ${smoothing}`);
   }
+  checkTensor("crossEntropy", "targets", targets);
+  checkWord("crossEntropy", "reduction", reduction, ["mean", "sum"]);
   return apply(op, { logits, targets, labelWeights }, { ignoreIndex, smoothing, reduction }).loss;
 }
 

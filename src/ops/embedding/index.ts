@@ -1,7 +1,7 @@
 import { rowsOf } from "../../autograd/rows.ts";
 import { empty } from "../../autograd/tensor.ts";
 import type { HostKernel, Kernel } from "../../device/device.ts";
-import { DtypeError, ShapeError } from "../../errors.ts";
+import { checkTensor, DtypeError, ShapeError } from "../../errors.ts";
 import { solveAxes } from "../../tensor/axes.ts";
 import type { TypedArray } from "../../tensor/dtype.ts";
 import { packed } from "../contiguous/index.ts";
@@ -64,6 +64,7 @@ export function sumRows(ids: Tensor, rows: Tensor, count: number): Tensor {
 const op: Op<{ ids: Tensor; weight: Tensor }, undefined, { y: Tensor }> = {
   name: "embedding",
   forward({ ids, weight }) {
+    checkTensor("embedding", "weight", weight);
     const { vocabulary } = solveAxes("embedding", { weight: { shape: weight.shape, axes: "vocabulary D" } });
     checkIds("embedding", ids, vocabulary);
     return { outputs: { y: gatherRows(ids, weight) }, saved: undefined };

@@ -1,5 +1,5 @@
 import { empty, full } from "../../autograd/tensor.ts";
-import { DtypeError } from "../../errors.ts";
+import { checkTensor, DtypeError } from "../../errors.ts";
 import { solveAxes } from "../../tensor/axes.ts";
 import type { DType } from "../../tensor/dtype.ts";
 import { broadcastShapes } from "../../tensor/shape.ts";
@@ -133,6 +133,8 @@ function checkDtype(name: string, dtype: DType, expected: DType): void {
  * const y = matmul(x, weight, { transposeB: true, bias }); // [B, T, in] by [out, in] → [B, T, out]
  */
 export function matmul(a: Tensor, b: Tensor, options: MatmulOptions = {}): Tensor {
+  checkTensor("matmul", "a", a);
+  checkTensor("matmul", "b", b);
   const { transposeA = false, transposeB = false, bias } = options;
   solveAxes("matmul", {
     a: { shape: a.shape, axes: transposeA ? "…? K M" : "…? M K" },

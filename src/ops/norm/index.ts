@@ -1,3 +1,4 @@
+import { checkTensor, checkWord } from "../../errors.ts";
 import { apply, type OpEntry, type Tensor } from "../op.ts";
 import { l2NormCases, layerNormCases, normBench, rmsNormCases } from "./cases.ts";
 import { type LayerNormOptions, layerNormKernels, layerNormOp } from "./layer-norm.ts";
@@ -46,6 +47,9 @@ export function gatedRmsNorm(
   weight?: Tensor,
   options: GatedRmsNormOptions = {},
 ): Tensor {
+  checkTensor("gatedRmsNorm", "gate", gate);
+  checkWord("gatedRmsNorm", "activation", options.activation, ["silu", "sigmoid"]);
+  checkWord("gatedRmsNorm", "order", options.order, ["norm-first", "gate-first"]);
   return apply(rmsNormOp, { x, weight, gate }, { ...options, norm: "mean" }).y;
 }
 

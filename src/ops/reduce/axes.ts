@@ -15,6 +15,9 @@ export interface ReduceOptions {
 export function reducedAxes(who: string, rank: number, axes: ReduceOptions["axes"]): boolean[] {
   const reduced = new Array<boolean>(rank).fill(axes === undefined);
   if (axes === undefined) return reduced;
+  if (typeof axes !== "number" && !Array.isArray(axes)) {
+    throw new ShapeError(`[${who}] axes are numbers: expected one or a list of them, got ${axes}`);
+  }
   for (const axis of typeof axes === "number" ? [axes] : axes) {
     const at = normalizeAxis(axis, rank, who);
     if (reduced[at]) {

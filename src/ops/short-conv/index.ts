@@ -1,7 +1,7 @@
 import { rowsOf } from "../../autograd/rows.ts";
 import { empty, zeros } from "../../autograd/tensor.ts";
 import type { Kernel } from "../../device/device.ts";
-import { ConfigError } from "../../errors.ts";
+import { ConfigError, checkWord } from "../../errors.ts";
 import { solveAxes } from "../../tensor/axes.ts";
 import { packed } from "../contiguous/index.ts";
 import { apply, type Op, type OpEntry, type Tensor } from "../op.ts";
@@ -154,6 +154,7 @@ function zeroRow(x: Tensor, channels: number): Tensor {
  * const { y, finalState } = shortConv({ x, weight }, { activation: "silu" });
  */
 export function shortConv(inputs: Inputs, options: ShortConvOptions = {}): { y: Tensor; finalState: Tensor } {
+  checkWord("shortConv", "activation", options.activation, ["silu", "none"]);
   return apply(op, inputs, options);
 }
 
