@@ -3,7 +3,7 @@ import { test } from "node:test";
 import { noGrad, scope, Tensor, tensor } from "../src/autograd/index.ts";
 import { type Device, hostDevice, openWasm } from "../src/device/index.ts";
 import { isLinnetError } from "../src/errors.ts";
-import { GatedMlp, norm } from "../src/nn/index.ts";
+import { Embedding, GatedMlp, Linear, norm } from "../src/nn/index.ts";
 import * as ops from "../src/ops/index.ts";
 
 /** What a caller without types may write: it passes for every parameter. */
@@ -128,4 +128,18 @@ test("refusals: words that an option does not know are not taken for its default
       refuses(() => ops.max(x, { axes }), "E_SHAPE", /\[max\] axes/);
     }
   });
+});
+
+test("refusals: a module of no possible width is refused where it is made", () => {
+  for (const width of [-1, 1.5, Number.NaN, "4", undefined] as Anything[]) {
+    for (const make of [
+      () => new Linear(width, 4),
+      () => new Linear(4, width),
+      () => new Embedding(width, 4),
+      () => norm(width),
+      () => new GatedMlp(4, width),
+    ]) {
+      refuses(make, "E_SHAPE", /\[parameter\] a shape holds whole numbers >= 0, got \[/);
+    }
+  }
 });

@@ -1,7 +1,7 @@
 import type { Tensor } from "../autograd/tensor.ts";
 import { empty, tensor } from "../autograd/tensor.ts";
 import type { Device } from "../device/device.ts";
-import { ConfigError, DisposedError } from "../errors.ts";
+import { ConfigError, DisposedError, ShapeError } from "../errors.ts";
 import type { Random } from "../tensor/random.ts";
 import type { Init } from "./init.ts";
 
@@ -28,6 +28,9 @@ export class Parameter {
   private held: Tensor | undefined;
 
   constructor(shape: readonly number[], options: ParameterOptions) {
+    if (!shape.every((length) => Number.isInteger(length) && length >= 0)) {
+      throw new ShapeError(`[parameter] a shape holds whole numbers >= 0, got [${shape.join(", ")}]`);
+    }
     this.shape = shape;
     this.init = options.init;
     this.decays = options.decays ?? true;
