@@ -58,6 +58,54 @@ test("planned steps have the bits of steps done anew, whatever happens to the ro
   device.close();
 });
 
+test("steps that ask for positions are planned too, past the ends of their tables and after a sequence went back", async () => {
+  const device = await openWasm({ threads: 1, poison: true });
+  for (const mixer of ["retention", { id: "linear", rotaryBase: 100 }] as const) {
+    const decoder = new Decoder({
+      ...{ vocabularySize: vocabulary, width: 16, layers: 2, heads: 2 },
+      pattern: [mixer],
+    });
+    initialize(decoder, device, new Random(3));
+    let replays = 0;
+    const record: NonNullable<Device["record"]> = (fn) => {
+      const made = device.record!(fn);
+      const replay = made.recording.replay.bind(made.recording);
+      const counting = () => {
+        replays++;
+        replay();
+      };
+      return { ...made, recording: Object.assign(made.recording, { replay: counting }) };
+    };
+    const counted = new Proxy(device, {
+      get: (target, name) => {
+        if (name === "record") return record;
+        const value = Reflect.get(target, name, target);
+        return typeof value === "function" ? value.bind(target) : value;
+      },
+    });
+    const planned = new Runner(decoder, counted);
+    const anew = new Runner(decoder, withoutRecordings(device));
+    const slots = [planned.takeSlot(), planned.takeSlot()];
+    const others = [anew.takeSlot(), anew.takeSlot()];
+    const random = new Random(7);
+    for (let round = 0; round < 150; round++) {
+      if (round === 30) {
+        planned.states.copy(slots[0]!, slots[1]!);
+        anew.states.copy(others[0]!, others[1]!);
+      }
+      if (round === 90) {
+        planned.states.reset(slots[0]!);
+        anew.states.reset(others[0]!);
+      }
+      const ids = Int32Array.from(slots, () => Math.floor(random.next() * vocabulary));
+      assert.deepEqual(planned.advance(slots, ids), anew.advance(others, ids), `round ${round}`);
+    }
+    assert.ok(replays > 120, `nearly all of 150 steps are done from a plan, got ${replays}`);
+    planned.dispose();
+  }
+  device.close();
+});
+
 test("a plan notices new weights, and takes no fresh memory from step to step", async () => {
   const device = await openWasm({ threads: 1 });
   const runner = runnerOn(device, "linear");

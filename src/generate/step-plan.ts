@@ -2,9 +2,10 @@ import { scope } from "../autograd/scope.ts";
 import { noGrad } from "../autograd/tape.ts";
 import { empty, type Tensor, tensor } from "../autograd/tensor.ts";
 import type { Device, Recording } from "../device/device.ts";
-import type { Decoder } from "../models/decoder.ts";
+import type { Decoder, ModelContext } from "../models/decoder.ts";
 import type { ModelState } from "../models/state.ts";
 import type { Parameter } from "../nn/module.ts";
+import { roomFor } from "../nn/rotary.ts";
 
 /** Numbers of rows that have a plan at a time. */
 const mostPlans = 16;
@@ -16,6 +17,9 @@ const mostTries = 4;
 interface StepPlan {
   readonly tokens: Tensor;
   readonly rows: Tensor;
+  /** Where the tokens stand, and the first place that the plan does not reach: tables of positions end there. */
+  readonly positions: Tensor;
+  readonly end: number;
   readonly logits: Tensor;
   readonly recording: Recording;
 }
@@ -23,8 +27,9 @@ interface StepPlan {
 /**
  * Single steps of a decoder, a plan for every number of rows.
  *
- * A plan holds for the weights and states that it was made with; it is made again when they change or move. Models whose
- * step asks for the position, and devices without recordings, do each step anew.
+ * A plan holds for the weights and states that it was made with; it is made again when they change or move, and where
+ * tokens stand beyond the tables of positions that it reads. Models whose step asks for the lengths of sequences, as caches
+ * and learned positions do, and devices without recordings, do each step anew.
  */
 export class StepPlans {
   readonly #decoder: Decoder;
@@ -49,7 +54,12 @@ export class StepPlans {
     states.check(slots);
     this.forgetStale(states);
     const plan = this.#plans.get(slots.length);
-    if (plan !== undefined) return this.replay(plan, states, slots, ids);
+    if (plan !== undefined && placesOf(states, slots).every((place) => place < plan.end))
+      return this.replay(plan, states, slots, ids);
+    if (plan !== undefined) {
+      release(plan);
+      this.#plans.delete(slots.length);
+    }
     // The first step of so many rows may be the only one.
     if (this.#triesLeft > 0 && this.#seen.has(slots.length)) return this.record(states, slots, ids);
     this.#seen.add(slots.length);
@@ -65,10 +75,7 @@ export class StepPlans {
     this.#plans.clear();
   }
 
-  private forward(
-    tokens: Tensor,
-    state: { readonly states: ModelState; readonly slots: readonly number[]; readonly rows?: Tensor },
-  ): Tensor {
+  private forward(tokens: Tensor, state: NonNullable<ModelContext["state"]>): Tensor {
     return noGrad(() => this.#decoder.forward(tokens, { state, lastOnly: true, checked: true }).logits);
   }
 
@@ -80,6 +87,7 @@ export class StepPlans {
   ): Float32Array {
     this.#device.write(plan.tokens.layout, ids);
     this.#device.write(plan.rows.layout, Int32Array.from(slots));
+    this.#device.write(plan.positions.layout, placesOf(states, slots));
     plan.recording.replay();
     states.advance(slots, 1);
     return valuesOf(plan.logits);
@@ -91,11 +99,17 @@ export class StepPlans {
     const options = { dtype: "int32", persistent: true } as const;
     const tokens = empty(device, [slots.length, 1], options);
     const rows = empty(device, [slots.length], options);
+    const positions = empty(device, [slots.length, 1], options);
+    const places = placesOf(states, slots);
     device.write(tokens.layout, ids);
     device.write(rows.layout, Int32Array.from(slots));
+    device.write(positions.layout, places);
     const reads = states.lengthReads;
-    const { result: logits, recording } = device.record!(() => this.forward(tokens, { states, slots, rows }));
-    const plan = { tokens, rows, logits, recording };
+    const { result: logits, recording } = device.record!(() =>
+      this.forward(tokens, { states, slots, rows, positions }),
+    );
+    const end = roomFor(Math.max(...places) + 1);
+    const plan = { tokens, rows, positions, end, logits, recording };
     const values = valuesOf(logits);
     this.#triesLeft--;
     if (states.lengthReads > reads) this.#triesLeft = 0;
@@ -124,10 +138,15 @@ export class StepPlans {
   }
 }
 
-function release({ tokens, rows, recording }: StepPlan): void {
+function placesOf(states: ModelState, slots: readonly number[]): Int32Array {
+  return Int32Array.from(slots, (slot) => states.tokens(slot));
+}
+
+function release({ tokens, rows, positions, recording }: StepPlan): void {
   recording.dispose();
   tokens.dispose();
   rows.dispose();
+  positions.dispose();
 }
 
 function valuesOf(logits: Tensor): Float32Array {

@@ -46,6 +46,16 @@ export interface LayerState {
   readonly slots: Tensor;
   /** Tokens that each row has seen, for positions and caches. */
   readonly seen: readonly number[];
+  /** Where the one new token of each row stands, where that is on the device already. */
+  readonly places?: StepPlaces;
+}
+
+/** Places of the one new token of each row. */
+export interface StepPlaces {
+  /** int32 [B, 1]. */
+  readonly positions: Tensor;
+  /** The largest of them. */
+  readonly last: number;
 }
 
 /** What a forward pass knows beside its input. */

@@ -31,6 +31,8 @@ export interface ModelContext {
     readonly slots: readonly number[];
     /** The slots as int32 `[B]`, where they are on the device already. */
     readonly rows?: Tensor;
+    /** Tokens that each row has seen, int32 `[B, 1]`, where single tokens are fed and these are on the device already. */
+    readonly positions?: Tensor;
   };
   /** Tokens are known to be in the vocabulary: outside training they are then not read back to check them. */
   readonly checked?: boolean;
@@ -117,7 +119,7 @@ export class Decoder extends Module {
   features(tokens: Tensor, context: ModelContext = {}): { features: Tensor; balance: Tensor | undefined } {
     this.checkMemory(context);
     const { state, training = false, lastOnly, beside, checked, ...rest } = context;
-    const states = state?.states.view(state.slots, tokens.shape[1]!, state.rows);
+    const states = state?.states.view(state.slots, tokens.shape[1]!, state);
     const places = placesOf(who, tokens, context, this.positions.areAdded ? states?.[0]?.seen : undefined);
     const own = checked && !isRecording() ? this.embedding.take(tokens) : this.embedding.forward(tokens);
     const embedded = this.positions.forward(beside === undefined ? own : add(own, beside), places.positions);

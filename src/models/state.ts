@@ -2,7 +2,7 @@ import { copyInto } from "../autograd/move.ts";
 import { full, Tensor, tensor } from "../autograd/tensor.ts";
 import type { Device } from "../device/device.ts";
 import { ConfigError, DisposedError } from "../errors.ts";
-import type { Layer, LayerState, StateSpec } from "../mechanisms/layer.ts";
+import type { Layer, LayerState, StateSpec, StepPlaces } from "../mechanisms/layer.ts";
 import { allocateArray } from "../tensor/dtype.ts";
 
 type Parts = Record<string, Tensor>;
@@ -11,12 +11,19 @@ type Parts = Record<string, Tensor>;
 class LayerView implements LayerState {
   readonly parts: Parts;
   readonly slots: Tensor;
+  readonly places?: StepPlaces;
   readonly #seen: readonly number[];
   readonly #onRead: () => void;
 
-  constructor(parts: Parts, slots: Tensor, seen: readonly number[], onRead: () => void) {
+  constructor(
+    parts: Parts,
+    { slots, places }: Pick<LayerState, "slots" | "places">,
+    seen: readonly number[],
+    onRead: () => void,
+  ) {
     this.parts = parts;
     this.slots = slots;
+    if (places !== undefined) this.places = places;
     this.#seen = seen;
     this.#onRead = onRead;
   }
@@ -93,15 +100,22 @@ export class ModelState {
    * The states that rows of a batch read and write: row b belongs to `slots[b]`. Makes room for `length` more tokens.
    *
    * @param rows The slots as a tensor, where there is one already.
+   * @param positions The tokens that each slot has seen, int32 `[B, 1]`, where they are on the device and length is 1.
    * @throws ConfigError for a slot that is not there or is named twice.
    */
-  view(slots: readonly number[], length: number, rows?: Tensor): readonly LayerState[] {
+  view(
+    slots: readonly number[],
+    length: number,
+    { rows, positions }: { readonly rows?: Tensor; readonly positions?: Tensor } = {},
+  ): readonly LayerState[] {
     this.check(slots);
     const longest = slots.reduce((most, slot) => Math.max(most, this.seen[slot]!), 0) + length;
     if (longest > this.capacity) this.grow(Math.max(longest, 2 * this.capacity));
     const own = rows ?? tensor(this.device, Int32Array.from(slots), [slots.length], { dtype: "int32" });
     const seen = slots.map((slot) => this.seen[slot]!);
-    return this.layers.map((parts) => new LayerView(parts, own, seen, this.onRead));
+    const places = positions && { positions, last: longest - 1 };
+    const shared = places === undefined ? { slots: own } : { slots: own, places };
+    return this.layers.map((parts) => new LayerView(parts, shared, seen, this.onRead));
   }
 
   /**

@@ -129,6 +129,7 @@ export class Stream {
 
   /** Where the tokens stand in their sequences, what they have seen before included. */
   positions(): TokenPositions {
+    if (this.isStep && this.state?.places !== undefined) return this.state.places;
     const [B, T] = this.x.shape as [number, number, number];
     const bounds = this.#packing?.bounds ?? (this.cuSeqlens && [...this.cuSeqlens.dataSync()]);
     const seen = this.state?.seen ?? [];

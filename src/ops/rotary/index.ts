@@ -90,6 +90,8 @@ export function rotaryTable(
 export interface RotaryOptions {
   /** Position of the first token; 0 unless given. Not used where `positions` is. */
   readonly offset?: number;
+  /** The largest of `positions` where a caller knows it: they are then not read back to check them. */
+  readonly last?: number;
 }
 
 type Inputs = { x: Tensor; cosines: Tensor; sines: Tensor; positions?: Tensor | undefined };
@@ -172,7 +174,9 @@ export function rotary(
   positions?: Tensor,
   options: RotaryOptions = {},
 ): Tensor {
-  return apply(op, { x, cosines: table.cosines, sines: table.sines, positions }, options.offset ?? 0).y;
+  const { offset = 0, last } = options;
+  if (positions !== undefined && last !== undefined) within.set(positions, last + 1);
+  return apply(op, { x, cosines: table.cosines, sines: table.sines, positions }, offset).y;
 }
 
 const angles = (positions: number, half: number) =>
