@@ -13,7 +13,7 @@ const arrays = {
 
 /** Whether a value names a dtype that tensors may have. */
 export function isDType(value: unknown): value is DType {
-  return value === "float32" || value === "float64" || value === "int32" || value === "uint8";
+  return typeof value === "string" && Object.hasOwn(arrays, value);
 }
 
 /** Bytes of one element. */

@@ -128,10 +128,8 @@ export class Executor {
     const failure = this.#failure;
     this.#failure = undefined;
     this.#queuedWords = 0;
-    if (failure !== undefined) this.#queue.length = 0;
-    if (failure !== undefined) throw failure;
-    if (this.#queue.length === 0) return;
     try {
+      if (failure !== undefined) throw failure;
       for (const job of this.#queue) this.#do(job);
     } finally {
       this.#queue.length = 0;

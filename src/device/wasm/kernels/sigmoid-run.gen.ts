@@ -1,15 +1,11 @@
 /** Writes sigmoids of a run of floats: four vectors side by side, what is left one at a time. */
-import { ConstantTable, expNegativeSteps, interleave } from "./steps.ts";
+import { ConstantTable, interleave, sigmoidSteps } from "./steps.ts";
 
 /** The text of generated/sigmoid-run.as.ts. */
 export function generate(): string {
   const table = new ConstantTable();
   const vectors = [0, 16, 32, 48];
-  const steps = [
-    `const b$ = f32x4.pmax(f32x4.pmin(x$, ${table.load(87)}), ${table.load(-87)});`,
-    ...expNegativeSteps(table, "b$"),
-    `const y$ = f32x4.div(${table.load(1)}, f32x4.add(e$, ${table.load(1)}));`,
-  ];
+  const steps = sigmoidSteps(table, "y$");
   return `// Written by sigmoid-run.gen.ts.
 import { loadLanes, storeLanes } from "../lanes.as";
 import { fma } from "../simd.as";

@@ -75,6 +75,24 @@ export function expNegativeSteps(table: ConstantTable, x: string): string[] {
   ];
 }
 
+/** Sigmoids are 0 or 1 to the last bit beyond. */
+export const sigmoidEnd = 87;
+
+/** 1 / (1 + e$). */
+export function sigmoidOf(table: ConstantTable): string {
+  return `f32x4.div(${table.load(1)}, f32x4.add(e$, ${table.load(1)}))`;
+}
+
+/** `b$`, x where its sigmoid still moves. */
+export function boundedSteps(table: ConstantTable): string[] {
+  return [`const b$ = f32x4.pmax(f32x4.pmin(x$, ${table.load(sigmoidEnd)}), ${table.load(-sigmoidEnd)});`];
+}
+
+/** `name` = 1 / (1 + exp(−x)), with `b$` and `e$` on the way. */
+export function sigmoidSteps(table: ConstantTable, name: string): string[] {
+  return [...boundedSteps(table), ...expNegativeSteps(table, "b$"), `const ${name} = ${sigmoidOf(table)};`];
+}
+
 /** `y$` = exp(x) for any x: 0 below −87.33, and above 88.72 the largest finite number, or Infinity where asked. */
 export function fullExpSteps(table: ConstantTable, x: string, overflow: "stays" | "Infinity"): string[] {
   const low = table.load(logOfSmallest);

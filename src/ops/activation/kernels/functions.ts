@@ -1,5 +1,6 @@
 /** Value and slope of each function as statements: from `x$` to `y$`, a slope from the kept tensor, x or y. */
 import {
+  boundedSteps,
   type ConstantTable,
   expm1Steps,
   expNegativeSteps,
@@ -8,6 +9,9 @@ import {
   hornerSteps,
   log1pSteps,
   logSteps,
+  sigmoidEnd,
+  sigmoidOf,
+  sigmoidSteps,
   sinSteps,
 } from "../../../device/wasm/kernels/steps.ts";
 import type { ActivationName } from "../rows.ts";
@@ -20,29 +24,14 @@ export interface ActivationKernel {
   readonly slope: Steps;
 }
 
-/** Sigmoids are 0 or 1 to the last bit beyond these. */
-const far = 87;
-
-const bounded: Steps = (table) => [
-  `const b$ = f32x4.pmax(f32x4.pmin(x$, ${table.load(far)}), ${table.load(-far)});`,
-];
-
 /** `t$` = log1p(exp(−|x|)). */
 const softplusRest: Steps = (table) => [
-  `const b$ = f32x4.pmin(f32x4.abs(x$), ${table.load(far)});`,
+  `const b$ = f32x4.pmin(f32x4.abs(x$), ${table.load(sigmoidEnd)});`,
   ...expNegativeSteps(table, "b$"),
   ...log1pSteps(table, "e$"),
 ];
 
-/** 1 / (1 + e$). */
-const sigmoidOf = (table: ConstantTable): string =>
-  `f32x4.div(${table.load(1)}, f32x4.add(e$, ${table.load(1)}))`;
-
-const sigmoid: Steps = (table) => [
-  ...bounded(table),
-  ...expNegativeSteps(table, "b$"),
-  `const y$ = ${sigmoidOf(table)};`,
-];
+const sigmoid: Steps = (table) => sigmoidSteps(table, "y$");
 
 /** Φ(x) − ½ = x P(x²) / Q(x²) to |x| = 5.5, absolute error 7e-9 before rounding. */
 const top = [
@@ -119,15 +108,13 @@ export const activationKernels: Readonly<Record<ActivationName, ActivationKernel
   },
   silu: {
     value: (table) => [
-      `const a$ = f32x4.pmax(x$, ${table.load(-far)});`,
-      `const b$ = f32x4.pmin(a$, ${table.load(far)});`,
+      `const a$ = f32x4.pmax(x$, ${table.load(-sigmoidEnd)});`,
+      `const b$ = f32x4.pmin(a$, ${table.load(sigmoidEnd)});`,
       ...expNegativeSteps(table, "b$"),
       `const y$ = f32x4.div(a$, f32x4.add(e$, ${table.load(1)}));`,
     ],
     slope: (table) => [
-      ...bounded(table),
-      ...expNegativeSteps(table, "b$"),
-      `const d$ = ${sigmoidOf(table)};`,
+      ...sigmoidSteps(table, "d$"),
       `const y$ = f32x4.mul(d$, fma(b$, f32x4.mul(e$, d$), ${table.load(1)}));`,
     ],
   },
@@ -165,7 +152,7 @@ export const activationKernels: Readonly<Record<ActivationName, ActivationKernel
   },
   logSigmoid: {
     value: (table) => [...softplusRest(table), `const y$ = f32x4.sub(f32x4.pmin(x$, ${table.load(0)}), l$);`],
-    slope: (table) => [...bounded(table), ...expSteps(table, "b$"), `const y$ = ${sigmoidOf(table)};`],
+    slope: (table) => [...boundedSteps(table), ...expSteps(table, "b$"), `const y$ = ${sigmoidOf(table)};`],
   },
   eluPlusOne: {
     value: (table) => [

@@ -1,5 +1,11 @@
 /** Writes the loops of silu(gate)·up: the value that `silu` has, and one sigmoid for both gradients. */
-import { ConstantTable, expNegativeSteps, interleave } from "../../../device/wasm/kernels/steps.ts";
+import {
+  ConstantTable,
+  expNegativeSteps,
+  interleave,
+  sigmoidEnd,
+  sigmoidOf,
+} from "../../../device/wasm/kernels/steps.ts";
 import { activationKernels } from "../../activation/kernels/functions.ts";
 
 const header = `// Written by swiglu.gen.ts.
@@ -9,20 +15,16 @@ import { loadLanes, storeLanes } from "../../../../device/wasm/kernels/lanes.as"
 
 const vectors = [0, 16, 32, 48];
 
-/** Sigmoids are 0 or 1 to the last bit beyond. */
-const far = 87;
-
 /** `g$` and `h$`, the slopes by x and by u of dy, from x, u and dy. */
 function slopes(table: ConstantTable): string[] {
-  const one = table.load(1);
   return [
-    `const a$ = f32x4.pmax(x$, ${table.load(-far)});`,
-    `const b$ = f32x4.pmin(a$, ${table.load(far)});`,
+    `const a$ = f32x4.pmax(x$, ${table.load(-sigmoidEnd)});`,
+    `const b$ = f32x4.pmin(a$, ${table.load(sigmoidEnd)});`,
     ...expNegativeSteps(table, "b$"),
-    `const d$ = f32x4.div(${one}, f32x4.add(e$, ${one}));`,
+    `const d$ = ${sigmoidOf(table)};`,
     "const t$ = f32x4.mul(dy$, d$);",
     "const h$ = f32x4.mul(t$, a$);",
-    `const g$ = f32x4.mul(f32x4.mul(t$, u$), fma(b$, f32x4.mul(e$, d$), ${one}));`,
+    `const g$ = f32x4.mul(f32x4.mul(t$, u$), fma(b$, f32x4.mul(e$, d$), ${table.load(1)}));`,
   ];
 }
 
