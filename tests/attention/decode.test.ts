@@ -68,16 +68,17 @@ const decoding: Record<string, Parameters<typeof randomCase>[0]> = {
   "one key": { keyTime: 1 },
   "odd widths and lengths": { keyTime: 255, keyWidth: 33, valueWidth: 7 },
   "narrow rows": { keyTime: 10, keyWidth: 1, valueWidth: 3 },
-  "blocks of keys": { batch: 2, keyTime: 700, keyWidth: 16, valueWidth: 20, queryHeads: 6, keyHeads: 2 },
+  "blocks of keys": { batch: 2, keyTime: 2060, keyWidth: 16, valueWidth: 20, queryHeads: 6, keyHeads: 2 },
   "wide rows": { batch: 2, keyTime: 391, keyWidth: 96, valueWidth: 69, queryHeads: 6, keyHeads: 2 },
   "hidden keys of wide rows": {
     ...{ keyTime: 70, keyWidth: 64, valueWidth: 32 },
     keyMask: { dtype: "int32", values: Array.from({ length: 70 }, (_, i) => Number(i % 3 > 0)) },
   },
-  "a window": { keyTime: 600, window: 301 },
+  "blocks of wide rows": { keyTime: 275, keyWidth: 128, valueWidth: 128, queryHeads: 8, keyHeads: 8 },
+  "a window across blocks": { keyTime: 1300, window: 301 },
   "rows of a cache": {
-    ...{ batch: 3, keyTime: 513, slotCount: 4, queryHeads: 4, keyHeads: 2 },
-    cache: { slots: [3, 0, 1], lengths: [513, 0, 258] },
+    ...{ batch: 3, keyTime: 1030, slotCount: 4, queryHeads: 4, keyHeads: 2 },
+    cache: { slots: [3, 0, 1], lengths: [1030, 0, 258] },
   },
   "a window over a cache": {
     ...{ batch: 2, keyTime: 300, slotCount: 2, window: 20 },

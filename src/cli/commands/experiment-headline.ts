@@ -1,4 +1,4 @@
-import { cpus } from "node:os";
+import { cpus, totalmem } from "node:os";
 import type { Command } from "commander";
 import type { WasmDevice } from "../../device/wasm/wasm.ts";
 import { formatBytes, table } from "../../report/table.ts";
@@ -13,10 +13,12 @@ import { type DeviceOptions, describeDevice, openDevice } from "../device.ts";
 import { withInterrupt } from "../exit.ts";
 import { deviceFlags, finiteNumber, positiveInteger } from "../flags.ts";
 
+const mebibyte = 2 ** 20;
+
 interface Options extends DeviceOptions {
   readonly models?: string;
   readonly methods?: string;
-  readonly memory: number;
+  readonly memory?: number;
   readonly wholeSeconds: number;
   readonly json?: boolean;
 }
@@ -33,9 +35,8 @@ export function experimentHeadline(experiment: Command): void {
       .option("--methods <names>", `some of ${methods}, parted by commas`)
       .option(
         "--memory <MiB>",
-        "what the images of one method may take beside its weights",
+        `what the images of one method may take beside its weights (default: ${headlineMemory / mebibyte}, or half of the machine's memory)`,
         positiveInteger,
-        headlineMemory / 2 ** 20,
       )
       .option("--whole-seconds <number>", "longest run that makes whole images", finiteNumber, 20)
       .option("--json", "print JSON")
@@ -48,7 +49,7 @@ export function experimentHeadline(experiment: Command): void {
 
 async function run(options: Options, signal: AbortSignal): Promise<void> {
   const say = options.json ? (text: string) => void process.stderr.write(`${text}\n`) : console.log;
-  const memory = options.memory * 2 ** 20;
+  const memory = options.memory ? options.memory * mebibyte : Math.min(headlineMemory, totalmem() / 2);
   const rows: HeadlineRow[] = [];
   let machine: object = { cpu: cpus()[0]?.model.trim() ?? "unknown", node: process.versions.node, memory };
   const open = async (): Promise<WasmDevice> => {

@@ -86,7 +86,9 @@ export function attentionOfNewest(
 ): { readonly output: Tensor; readonly lse: Tensor; readonly rowMax: Tensor } {
   const cache: CacheRows = { slots: view.slots.layout, lengths: view.lengths.layout };
   const problem = { ...problemOf(q, slabs, view.longest, options), cache };
-  return decode(q, slabs, problem);
+  const { output, lse, partials } = decode(q, slabs, problem);
+  const { batch, keyTime, queryHeads, valueWidth } = problem.sizes;
+  return { output, lse, rowMax: largestOf(partials, [batch, keyTime, queryHeads, valueWidth]) };
 }
 
 /** Attention of one token of every row to all keys `[B,Tk,HKV,K]`, at the speed of memory. No gradients. */
@@ -119,15 +121,15 @@ function decode(
   q: Tensor,
   slabs: CacheSlabs,
   problem: AttentionProblem,
-): { readonly output: Tensor; readonly lse: Tensor; readonly rowMax: Tensor } {
-  const { batch, keyTime, queryHeads, valueWidth } = problem.sizes;
+): { readonly output: Tensor; readonly lse: Tensor; readonly partials: Tensor } {
+  const { batch, queryHeads, valueWidth } = problem.sizes;
   const { device, dtype } = q;
   const output = empty(device, [batch, 1, queryHeads, valueWidth], { dtype });
   const lse = empty(device, [batch, 1, queryHeads], { dtype });
   const partials = empty(device, [decodePartials(problem)], { dtype });
   const operands = { ...operandsOf(q, slabs, output), lse: lse.layout, partials: partials.layout };
   for (const dispatch of attentionDecode(problem, operands)) device.run(dispatch);
-  return { output, lse, rowMax: largestOf(partials, [batch, keyTime, queryHeads, valueWidth]) };
+  return { output, lse, partials };
 }
 
 /** The largest score `[B,1,HQ]` out of what the blocks of keys left behind. */

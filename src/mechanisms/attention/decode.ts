@@ -10,8 +10,15 @@ export const decodeForward: Kernel = { key: "attention.decode.forward", host: de
 /** The blocks of a row joined. */
 export const decodeJoinForward: Kernel = { key: "attention.decodeJoin.forward", host: decodeJoinHost };
 
-/** Keys that one unit reads: also the cut of the sums, so that every job must take the same. */
-const blockKeys = 256;
+/** Elements of keys and values that one unit reads: every change from keys to values breaks what memory foresees. */
+const blockElements = 2 ** 19;
+const mostBlockKeys = 1024;
+
+/** Keys that one unit reads: also the cut of the sums, which no neighbour of a row and no thread may decide. */
+function blockKeysOf({ keyHeads, keyWidth, valueWidth }: AttentionProblem["sizes"]): number {
+  const keys = blockElements / (keyHeads * (keyWidth + valueWidth));
+  return Math.max(8, Math.min(mostBlockKeys, 8 * Math.floor(keys / 8)));
+}
 
 /** What decoding reads and writes. */
 export interface DecodeOperands {
@@ -32,7 +39,7 @@ export interface DecodeOperands {
 /** Elements that the first pass leaves for the second. */
 export function decodePartials({ sizes }: AttentionProblem): number {
   const { batch, keyTime, queryHeads, valueWidth } = sizes;
-  return batch * Math.ceil(keyTime / blockKeys) * queryHeads * (valueWidth + 2);
+  return batch * Math.ceil(keyTime / blockKeysOf(sizes)) * queryHeads * (valueWidth + 2);
 }
 
 /**
@@ -55,6 +62,7 @@ export function attentionDecode(problem: AttentionProblem, operands: DecodeOpera
     );
   const { q, k, v, output, lse, partials } = operands;
   const unused = q.slice;
+  const blockKeys = blockKeysOf(sizes);
   const blocks = Math.ceil(keyTime / blockKeys);
   const common = {
     buffers: [

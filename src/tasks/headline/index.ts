@@ -11,7 +11,7 @@ export { headlineMethods, headlineModels } from "./methods.ts";
 
 /** Options of `headline`. */
 export interface HeadlineOptions {
-  /** Bytes that the images of one method may take beside its weights; 1 GiB unless given. */
+  /** Bytes that the images of one method may take beside its weights; 3 GiB unless given. */
   readonly memory?: number;
   /** Whole images are made where that takes at most so many seconds; 20 unless given. */
   readonly wholeSeconds?: number;
@@ -27,7 +27,7 @@ export interface HeadlineOptions {
 }
 
 /** Bytes that one method may take beside its weights, where a call does not say. */
-export const headlineMemory = 2 ** 30;
+export const headlineMemory = 3 * 2 ** 30;
 
 /**
  * Measures every method on both models, each at its best batch size under a memory limit; linear comes first, and ratios

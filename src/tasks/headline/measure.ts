@@ -59,7 +59,7 @@ const nodes = [
 /** A step of this many seconds has nothing to gain from a larger batch. */
 const longestTrial = 0.4;
 
-const batches = [1, 2, 4, 8, 16, 32, 64, 128, 256];
+const batches = [1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128, 192, 256];
 
 /** A model in place, fed with arbitrary values: time does not depend on what is drawn. */
 export class Rig {
