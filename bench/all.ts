@@ -1,5 +1,6 @@
 /** Every benchmark that `npm run bench -- NAME` knows. */
 
+export { cacheBench } from "./cache.ts";
 export { decodeBench } from "./decode.ts";
 export { loadBench } from "./load.ts";
 export { matmulBench } from "./matmul.ts";
