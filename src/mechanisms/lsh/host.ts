@@ -1,70 +1,136 @@
-/** Hashing, sorting and counting of pairs in plain loops. */
+/** Attention inside groups in plain loops, one query after another. */
 import type { HostKernel } from "../../device/device.ts";
 import type { TypedArray } from "../../tensor/dtype.ts";
 
-/** Far below every score, finite so that rows of hidden pairs stay numbers. */
-const hidden = -1e30;
+/** The score of a token with itself: counts where there is nothing else. */
+const lowest = -1e30;
 
-/** Order of the tokens by bucket, their groups, and the rows that slots name, of every round of every head. */
-export const sortHost: HostKernel = (buffers, ints) => {
-  const [q, rotations, order, groups, ids, inverse] = buffers as TypedArray[];
-  const [B, T, H, K, half, R, group, slots, batchStride, rowStride, headStride] = ints as number[];
-  for (let unit = 0; unit < B! * H! * R!; unit++) {
-    const round = unit % R!;
-    const [b, h] = [Math.floor(unit / R! / H!), Math.floor(unit / R!) % H!];
-    const buckets = Array.from({ length: T! }, (_, t) => {
-      const from = b * batchStride! + t * rowStride! + h * headStride!;
-      const rotated = Array.from({ length: half! }, (_, n) => {
-        let sum = 0;
-        for (let i = 0; i < K!; i++) sum += q![from + i]! * rotations![(round * K! + i) * half! + n]!;
-        return sum;
-      });
-      const both = [...rotated, ...rotated.map((value) => -value)];
-      return both.reduce((best, value, n) => (value > both[best]! ? n : best), 0);
-    });
-    const sorted = buckets.map((_, t) => t).sort((x, y) => buckets[x]! - buckets[y]! || x - y);
-    for (const [place, t] of sorted.entries()) {
-      const at = (b * T! + t) * H! + h;
-      order![unit * T! + place] = t;
-      groups![unit * T! + t] = Math.floor(place / group!);
-      ids![unit * slots! + place] = at;
-      inverse![round * B! * T! * H! + at] = unit * slots! + place;
+const operandNames = [
+  ...(["q", "k", "v", "order", "groups", "output", "lse", "dOutput", "dQ", "dK", "dV"] as const),
+];
+const integerNames = [
+  ...(["B", "T", "H", "K", "V", "R", "group", "groupCount", "causal"] as const),
+  ...(["qBatch", "qToken", "qHead", "kBatch", "kToken", "kHead", "vBatch", "vToken", "vHead"] as const),
+];
+
+type Job = Readonly<Record<(typeof operandNames)[number], TypedArray>> &
+  Readonly<Record<(typeof integerNames)[number], number>> & { readonly scale: number };
+
+function readJob(...[buffers, ints, floats]: Parameters<HostKernel>): Job {
+  return {
+    ...Object.fromEntries(operandNames.map((name, i) => [name, buffers[i]])),
+    ...Object.fromEntries(integerNames.map((name, i) => [name, ints[i]])),
+    scale: floats[0],
+  } as Job;
+}
+
+/** One query: token `t` of a head, as a row of packed tensors; where token 0 of the head lies in its operands. */
+interface Row {
+  readonly t: number;
+  readonly row: number;
+  readonly q: number;
+  readonly k: number;
+  readonly v: number;
+  /** Where the groups of its head begin, and its first row. */
+  readonly groups: number;
+  readonly first: number;
+}
+
+function* rowsOf({ B, T, H, R, ...job }: Job): Generator<Row> {
+  for (let b = 0; b < B; b++)
+    for (let h = 0; h < H; h++)
+      for (let t = 0; t < T; t++) {
+        const q = b * job.qBatch + h * job.qHead;
+        const k = b * job.kBatch + h * job.kHead;
+        const v = b * job.vBatch + h * job.vHead;
+        const first = b * T * H + h;
+        yield { t, row: first + t * H, q, k, v, groups: (b * H + h) * R * T, first };
+      }
+}
+
+/** The first round in which a query meets a token, −1 where it may not see it or none. */
+function meets({ T, R, groups, causal }: Job, { t, groups: from }: Row, j: number): number {
+  if (causal !== 0 && j > t) return -1;
+  for (let round = 0; round < R; round++) {
+    const apart = groups[from + round * T + t]! - groups[from + round * T + j]!;
+    if (apart === 0 || apart === 1) return round;
+  }
+  return -1;
+}
+
+/** What a query meets first in a round, or in any. */
+function keysOf(job: Job, row: Row, round?: number): number[] {
+  return Array.from({ length: job.T }, (_, j) => j).filter((j) => {
+    const met = meets(job, row, j);
+    return round === undefined ? met >= 0 : met === round;
+  });
+}
+
+/** Scores of a query, their largest, weights and the sum of those. */
+function weighed(job: Job, row: Row, keys: readonly number[]) {
+  const q = row.q + row.t * job.qToken;
+  const scores = keys.map((j) => {
+    if (j === row.t) return lowest;
+    return job.scale * dot(job.q, q, job.k, row.k + j * job.kToken, job.K);
+  });
+  const largest = scores.reduce((a, b) => Math.max(a, b), Number.NEGATIVE_INFINITY);
+  const weights = scores.map((score) => Math.exp(score - largest));
+  return { largest, weights, sum: weights.reduce((a, b) => a + b, 0) };
+}
+
+/** Outputs and log-sum-exp of every round. */
+export const groupsForwardHost: HostKernel = (...given) => {
+  const job = readJob(...given);
+  const { output, lse, v, V, R } = job;
+  for (let round = 0; round < R; round++)
+    for (const row of rowsOf(job)) {
+      const keys = keysOf(job, row, round);
+      const { largest, weights, sum } = weighed(job, row, keys);
+      const at = round * job.B * job.T * job.H + row.row;
+      lse[at] = keys.length === 0 ? Number.NEGATIVE_INFINITY : largest + Math.log(sum);
+      output.fill(0, at * V, (at + 1) * V);
+      for (const [n, j] of keys.entries())
+        addScaled(output, at * V, v, row.v + j * job.vToken, V, weights[n]! / sum);
     }
-    for (let place = T!; place < slots!; place++) ids![unit * slots! + place] = (b * T! + T! - 1) * H! + h;
+};
+
+/** Gradients of queries, keys and values. */
+export const groupsBackwardHost: HostKernel = (...given) => {
+  const job = readJob(...given);
+  const { q, k, v, output, dOutput, dQ, dK, dV, B, T, H, K, V, scale } = job;
+  for (const gradient of [dQ, dK]) gradient.fill(0, 0, B * T * H * K);
+  dV.fill(0, 0, B * T * H * V);
+  for (const row of rowsOf(job)) {
+    const keys = keysOf(job, row);
+    const { weights, sum } = weighed(job, row, keys);
+    const delta = dot(dOutput, row.row * V, output, row.row * V, V);
+    for (const [n, j] of keys.entries()) {
+      const weight = weights[n]! / sum;
+      const to = row.first + j * H;
+      const dWeight = dot(dOutput, row.row * V, v, row.v + j * job.vToken, V);
+      addScaled(dV, to * V, dOutput, row.row * V, V, weight);
+      // The score of a token with itself is a constant.
+      if (j === row.t) continue;
+      const dScore = scale * weight * (dWeight - delta);
+      addScaled(dQ, row.row * K, k, row.k + j * job.kToken, K, dScore);
+      addScaled(dK, to * K, q, row.q + row.t * job.qToken, K, dScore);
+    }
   }
 };
 
-/** What is added to the scores of every pair of a group with itself and the one before. */
-export const pairsHost: HostKernel = (buffers, ints, floats) => {
-  const [order, groups, logs, bias, mask] = buffers as TypedArray[];
-  const [T, R, group, groupCount, causal] = ints as [number, number, number, number, number];
-  const wide = 2 * group;
-  const units = mask!.length === 0 ? 0 : order!.length / Math.max(1, T);
-  for (let row = 0; row < units; row++) {
-    const first = Math.floor(row / R) * R;
-    for (let at = 0; at < groupCount; at++) {
-      const unit = row * groupCount + at;
-      const tokens = Array.from({ length: wide }, (_, j) => {
-        const place = (at - 1) * group + j;
-        return place >= 0 && place < T ? order![row * T + place]! : -1;
-      });
-      const groupOf = (round: number, t: number): number => groups![(first + round) * T + t]!;
-      for (let j = 0; j < wide; j++) mask![unit * wide + j] = Number(tokens[j]! >= 0);
-      for (let i = 0; i < group; i++)
-        for (let j = 0; j < wide; j++) {
-          const [own, other] = [tokens[group + i]!, tokens[j]!];
-          const to = (unit * group + i) * wide + j;
-          if (own < 0 || other < 0 || (causal !== 0 && other > own)) bias![to] = hidden;
-          else if (own === other) bias![to] = floats[0]!;
-          else {
-            let met = 0;
-            for (let r = 0; r < R; r++) {
-              const apart = groupOf(r, own) - groupOf(r, other);
-              if (apart === 0 || apart === 1) met++;
-            }
-            bias![to] = -logs![met]!;
-          }
-        }
-    }
-  }
-};
+function dot(x: TypedArray, xAt: number, y: TypedArray, yAt: number, width: number): number {
+  let sum = 0;
+  for (let c = 0; c < width; c++) sum += x[xAt + c]! * y[yAt + c]!;
+  return sum;
+}
+
+function addScaled(
+  y: TypedArray,
+  yAt: number,
+  x: TypedArray,
+  xAt: number,
+  width: number,
+  factor: number,
+): void {
+  for (let c = 0; c < width; c++) y[yAt + c]! += factor * x[xAt + c]!;
+}
