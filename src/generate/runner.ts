@@ -67,8 +67,8 @@ export class Runner {
   /**
    * Feeds `length` tokens to each of several sequences and returns the logits after the last, a row for each.
    *
-   * Single tokens run from a plan: for models whose step does not depend on lengths, everything between the tokens
-   * and the logits is noted down at the second step of so many rows, and done again from then on.
+   * Single tokens run from a plan: everything between the tokens and the logits is noted down at the second step of so
+   * many rows, and done again from then on.
    *
    * @param ids `[slots.length · length]`, row by row.
    * @throws ConfigError where a slot is named twice, ids are missing or outside the vocabulary.

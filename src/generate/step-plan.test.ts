@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { Device } from "../device/device.ts";
 import { openWasm } from "../device/index.ts";
+import type { DecoderConfig } from "../models/config.ts";
 import { Decoder } from "../models/decoder.ts";
 import { initialize } from "../nn/module.ts";
 import { Random } from "../tensor/random.ts";
@@ -60,10 +61,20 @@ test("planned steps have the bits of steps done anew, whatever happens to the ro
 
 test("steps that ask for positions are planned too, past the ends of their tables and after a sequence went back", async () => {
   const device = await openWasm({ threads: 1, poison: true });
-  for (const mixer of ["retention", { id: "linear", rotaryBase: 100 }] as const) {
+  const latent = { id: "latent-attention", latentWidth: 8 };
+  const models: readonly Pick<DecoderConfig, "pattern" | "positions">[] = [
+    { pattern: ["retention"] },
+    { pattern: [{ id: "linear", rotaryBase: 100 }] },
+    { pattern: ["gated-delta", "softmax"], positions: { kind: "rotary" } },
+    { pattern: ["softmax"], positions: { kind: "sinusoidal" } },
+    { pattern: ["linear"], positions: { kind: "learned", length: 150 } },
+    { pattern: [{ id: "softmax", window: 9 }] },
+    { pattern: [latent] },
+  ];
+  for (const model of models) {
     const decoder = new Decoder({
       ...{ vocabularySize: vocabulary, width: 16, layers: 2, heads: 2 },
-      pattern: [mixer],
+      ...model,
     });
     initialize(decoder, device, new Random(3));
     let replays = 0;
@@ -98,7 +109,11 @@ test("steps that ask for positions are planned too, past the ends of their table
         anew.states.reset(others[0]!);
       }
       const ids = Int32Array.from(slots, () => Math.floor(random.next() * vocabulary));
-      assert.deepEqual(planned.advance(slots, ids), anew.advance(others, ids), `round ${round}`);
+      assert.deepEqual(
+        planned.advance(slots, ids),
+        anew.advance(others, ids),
+        `${JSON.stringify(model)} round ${round}`,
+      );
     }
     assert.ok(replays > 120, `nearly all of 150 steps are done from a plan, got ${replays}`);
     planned.dispose();
@@ -146,5 +161,26 @@ test("a recording says when it cannot be done again, and ends with its operands"
   owner.recording.dispose();
   assert.equal(device.info().bytes.persistent, before);
   assert.equal(owner.result.alive, false);
+  device.close();
+});
+
+test("a step beyond the last learned position is refused, planned or not, and the sequence stays as it was", async () => {
+  const device = await openWasm({ threads: 1 });
+  const positions = { kind: "learned", length: 6 } as const;
+  const decoder = new Decoder({
+    ...{ vocabularySize: vocabulary, width: 16, layers: 1, heads: 2, pattern: ["linear"], positions },
+  });
+  initialize(decoder, device, new Random(3));
+  const runner = new Runner(decoder, device);
+  const slot = runner.takeSlot();
+  const step = () => runner.advance([slot], Int32Array.of(5))[0]!;
+  for (let i = 0; i < 6; i++) assert.ok(step().every(Number.isFinite));
+  for (let i = 0; i < 3; i++) {
+    assert.throws(step, { message: /has learned 6 positions, the text needs 7/ });
+    assert.equal(runner.states.tokens(slot), 6);
+  }
+  runner.states.reset(slot);
+  assert.ok(step().every(Number.isFinite));
+  runner.dispose();
   device.close();
 });

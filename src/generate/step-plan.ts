@@ -1,7 +1,8 @@
 import { scope } from "../autograd/scope.ts";
 import { noGrad } from "../autograd/tape.ts";
-import { empty, type Tensor, tensor } from "../autograd/tensor.ts";
+import { empty, Tensor, tensor } from "../autograd/tensor.ts";
 import type { Device, Recording } from "../device/device.ts";
+import type { StepPlaces } from "../mechanisms/layer.ts";
 import type { Decoder, ModelContext } from "../models/decoder.ts";
 import type { ModelState } from "../models/state.ts";
 import type { Parameter } from "../nn/module.ts";
@@ -13,12 +14,19 @@ const mostPlans = 16;
 /** Tries to note a step down before it is left at that: first steps also pack weights and make tables. */
 const mostTries = 4;
 
+/** What a step is told: one block of memory, int32 `[5, B]`, and its rows by what they say. */
+interface StepInputs extends Omit<StepPlaces, "last"> {
+  readonly block: Tensor;
+  /** `[B, 1]` */
+  readonly tokens: Tensor;
+  /** `[B]`: slots. */
+  readonly rows: Tensor;
+}
+
 /** One token for so many rows: inputs and logits at fixed places, and the work between them. */
 interface StepPlan {
-  readonly tokens: Tensor;
-  readonly rows: Tensor;
-  /** Where the tokens stand, and the first place that the plan does not reach: tables of positions end there. */
-  readonly positions: Tensor;
+  readonly inputs: StepInputs;
+  /** The first place that the plan does not reach: tables of positions, or the room of caches, end there. */
   readonly end: number;
   readonly logits: Tensor;
   readonly recording: Recording;
@@ -27,9 +35,9 @@ interface StepPlan {
 /**
  * Single steps of a decoder, a plan for every number of rows.
  *
- * A plan holds for the weights and states that it was made with; it is made again when they change or move, and where
- * tokens stand beyond the tables of positions that it reads. Models whose step asks for the lengths of sequences, as caches
- * and learned positions do, and devices without recordings, do each step anew.
+ * A plan holds for the weights and states that it was made with; it is made again when they change or move, as caches do
+ * when their room is used up, and where tokens stand beyond the tables of positions that it reads. Models whose step asks for
+ * the lengths of sequences, as windows in a ring do, and devices without recordings, do each step anew.
  */
 export class StepPlans {
   readonly #decoder: Decoder;
@@ -52,16 +60,19 @@ export class StepPlans {
   /** Logits `[slots.length · vocabulary]` after one more token of every row. */
   step(states: ModelState, slots: readonly number[], ids: Int32Array): Float32Array {
     states.check(slots);
+    states.makeRoom(slots, 1);
     this.forgetStale(states);
+    const furthest = Math.max(...slots.map((slot) => states.tokens(slot)));
     const plan = this.#plans.get(slots.length);
-    if (plan !== undefined && placesOf(states, slots).every((place) => place < plan.end))
-      return this.replay(plan, states, slots, ids);
+    if (plan !== undefined && furthest < plan.end) return this.replay(plan, states, slots, ids);
     if (plan !== undefined) {
       release(plan);
       this.#plans.delete(slots.length);
     }
-    // The first step of so many rows may be the only one.
-    if (this.#triesLeft > 0 && this.#seen.has(slots.length)) return this.record(states, slots, ids);
+    const end = Math.min(roomFor(furthest + 1), states.room, this.#decoder.positions.room);
+    // The first step of so many rows may be the only one; one beyond the last learned position has its error to tell.
+    const isWorthIt = this.#seen.has(slots.length) && furthest < end;
+    if (this.#triesLeft > 0 && isWorthIt) return this.record(states, slots, ids, end);
     this.#seen.add(slots.length);
     return scope(this.#device, () => {
       const tokens = tensor(this.#device, ids, [slots.length, 1], { dtype: "int32" });
@@ -85,31 +96,24 @@ export class StepPlans {
     slots: readonly number[],
     ids: Int32Array,
   ): Float32Array {
-    this.#device.write(plan.tokens.layout, ids);
-    this.#device.write(plan.rows.layout, Int32Array.from(slots));
-    this.#device.write(plan.positions.layout, placesOf(states, slots));
+    this.#device.write(plan.inputs.block.layout, told(states, slots, ids));
     plan.recording.replay();
     states.advance(slots, 1);
     return valuesOf(plan.logits);
   }
 
   /** One step, done and noted down; the note is kept where it can be done again. */
-  private record(states: ModelState, slots: readonly number[], ids: Int32Array): Float32Array {
+  private record(states: ModelState, slots: readonly number[], ids: Int32Array, end: number): Float32Array {
     const device = this.#device;
-    const options = { dtype: "int32", persistent: true } as const;
-    const tokens = empty(device, [slots.length, 1], options);
-    const rows = empty(device, [slots.length], options);
-    const positions = empty(device, [slots.length, 1], options);
-    const places = placesOf(states, slots);
-    device.write(tokens.layout, ids);
-    device.write(rows.layout, Int32Array.from(slots));
-    device.write(positions.layout, places);
+    const inputs = inputsFor(device, slots.length);
+    device.write(inputs.block.layout, told(states, slots, ids));
+    const { tokens, rows, positions, lengths, entries } = inputs;
+    const places = { positions, lengths, entries, last: end - 1 };
     const reads = states.lengthReads;
     const { result: logits, recording } = device.record!(() =>
-      this.forward(tokens, { states, slots, rows, positions }),
+      this.forward(tokens, { states, slots, rows, places }),
     );
-    const end = roomFor(Math.max(...places) + 1);
-    const plan = { tokens, rows, positions, end, logits, recording };
+    const plan = { inputs, end, logits, recording };
     const values = valuesOf(logits);
     this.#triesLeft--;
     if (states.lengthReads > reads) this.#triesLeft = 0;
@@ -138,15 +142,36 @@ export class StepPlans {
   }
 }
 
-function placesOf(states: ModelState, slots: readonly number[]): Int32Array {
-  return Int32Array.from(slots, (slot) => states.tokens(slot));
+function inputsFor(device: Device, count: number): StepInputs {
+  const block = empty(device, [5, count], { dtype: "int32", persistent: true });
+  const row = (n: number, shape: readonly number[]): Tensor => {
+    const { storage, offset } = block.layout;
+    return new Tensor({ storage, offset: offset + n * count, strides: shape.map(() => 1) }, shape);
+  };
+  return {
+    ...{ block, tokens: row(0, [count, 1]), rows: row(1, [count]), positions: row(2, [count, 1]) },
+    ...{ lengths: row(3, [count]), entries: row(4, [count]) },
+  };
 }
 
-function release({ tokens, rows, positions, recording }: StepPlan): void {
+/** The values of a step's inputs, row by row. */
+function told(states: ModelState, slots: readonly number[], ids: Int32Array): Int32Array {
+  const count = slots.length;
+  const values = new Int32Array(5 * count);
+  values.set(ids);
+  for (const [n, slot] of slots.entries()) {
+    const seen = states.tokens(slot);
+    values[count + n] = slot;
+    values[2 * count + n] = seen;
+    values[3 * count + n] = seen + 1;
+    values[4 * count + n] = states.entryOf(slot);
+  }
+  return values;
+}
+
+function release({ inputs, recording }: StepPlan): void {
   recording.dispose();
-  tokens.dispose();
-  rows.dispose();
-  positions.dispose();
+  inputs.block.dispose();
 }
 
 function valuesOf(logits: Tensor): Float32Array {

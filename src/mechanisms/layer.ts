@@ -54,7 +54,11 @@ export interface LayerState {
 export interface StepPlaces {
   /** int32 [B, 1]. */
   readonly positions: Tensor;
-  /** The largest of them. */
+  /** int32 [B]: tokens of each row, the new one among them. */
+  readonly lengths: Tensor;
+  /** int32 [B], slot · capacity + position: where parts that grow take the token. */
+  readonly entries: Tensor;
+  /** No position is beyond it. */
   readonly last: number;
 }
 

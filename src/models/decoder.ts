@@ -2,6 +2,7 @@ import { isRecording } from "../autograd/tape.ts";
 import type { Tensor } from "../autograd/tensor.ts";
 import type { Device } from "../device/device.ts";
 import { ConfigError } from "../errors.ts";
+import type { StepPlaces } from "../mechanisms/layer.ts";
 import { Embedding } from "../nn/embedding.ts";
 import { normalInit } from "../nn/init.ts";
 import { Linear, PackedCopy } from "../nn/linear.ts";
@@ -31,8 +32,8 @@ export interface ModelContext {
     readonly slots: readonly number[];
     /** The slots as int32 `[B]`, where they are on the device already. */
     readonly rows?: Tensor;
-    /** Tokens that each row has seen, int32 `[B, 1]`, where single tokens are fed and these are on the device already. */
-    readonly positions?: Tensor;
+    /** Where the tokens go, where single ones are fed and this is on the device already. */
+    readonly places?: StepPlaces;
   };
   /** Tokens are known to be in the vocabulary: outside training they are then not read back to check them. */
   readonly checked?: boolean;
@@ -120,9 +121,15 @@ export class Decoder extends Module {
     this.checkMemory(context);
     const { state, training = false, lastOnly, beside, checked, ...rest } = context;
     const states = state?.states.view(state.slots, tokens.shape[1]!, state);
-    const places = placesOf(who, tokens, context, this.positions.areAdded ? states?.[0]?.seen : undefined);
+    // Whoever asks how long sequences are keeps the call from being noted down.
+    const seen = this.positions.areAdded && state?.places === undefined ? states?.[0]?.seen : undefined;
+    const places = placesOf(who, tokens, context, seen);
     const own = checked && !isRecording() ? this.embedding.take(tokens) : this.embedding.forward(tokens);
-    const embedded = this.positions.forward(beside === undefined ? own : add(own, beside), places.positions);
+    const whole = beside === undefined ? own : add(own, beside);
+    const embedded =
+      state?.places === undefined
+        ? this.positions.forward(whole, places.positions)
+        : this.positions.forwardAt(whole, state.places.positions, state.places.last);
     const { x, balance } = throughBlocks(who, this.blocks, embedded, {
       ...rest,
       ...{ training, causal: true, states },

@@ -100,22 +100,36 @@ export class ModelState {
    * The states that rows of a batch read and write: row b belongs to `slots[b]`. Makes room for `length` more tokens.
    *
    * @param rows The slots as a tensor, where there is one already.
-   * @param positions The tokens that each slot has seen, int32 `[B, 1]`, where they are on the device and length is 1.
+   * @param places Where the tokens go, where that is on the device and length is 1.
    * @throws ConfigError for a slot that is not there or is named twice.
    */
   view(
     slots: readonly number[],
     length: number,
-    { rows, positions }: { readonly rows?: Tensor; readonly positions?: Tensor } = {},
+    { rows, places }: { readonly rows?: Tensor; readonly places?: StepPlaces } = {},
   ): readonly LayerState[] {
     this.check(slots);
-    const longest = slots.reduce((most, slot) => Math.max(most, this.seen[slot]!), 0) + length;
-    if (longest > this.capacity) this.grow(Math.max(longest, 2 * this.capacity));
+    this.makeRoom(slots, length);
     const own = rows ?? tensor(this.device, Int32Array.from(slots), [slots.length], { dtype: "int32" });
     const seen = slots.map((slot) => this.seen[slot]!);
-    const places = positions && { positions, last: longest - 1 };
     const shared = places === undefined ? { slots: own } : { slots: own, places };
     return this.layers.map((parts) => new LayerView(parts, shared, seen, this.onRead));
+  }
+
+  /** Makes room for `length` more tokens of every one of these slots. */
+  makeRoom(slots: readonly number[], length: number): void {
+    const longest = slots.reduce((most, slot) => Math.max(most, this.seen[slot]!), 0) + length;
+    if (longest > this.capacity) this.grow(Math.max(longest, 2 * this.capacity));
+  }
+
+  /** Tokens of a sequence beyond which parts move to other memory. */
+  get room(): number {
+    return this.bytesPerToken > 0 ? this.capacity : Number.POSITIVE_INFINITY;
+  }
+
+  /** Where parts that grow take the next token of a slot, with slots and tokens as one axis. */
+  entryOf(slot: number): number {
+    return slot * this.capacity + this.seen[slot]!;
   }
 
   /**

@@ -1,9 +1,10 @@
 import { type Tensor, tensor } from "../autograd/tensor.ts";
 import { ConfigError, checkWord } from "../errors.ts";
 import { add } from "../ops/arithmetic/index.ts";
-import { embedding } from "../ops/embedding/index.ts";
+import { embedding, gatherRows } from "../ops/embedding/index.ts";
 import { normalInit } from "./init.ts";
 import { Module, Parameter } from "./module.ts";
+import { roomFor } from "./rotary.ts";
 
 /** How positions are added to the embedding of tokens; rotary ones are none here, they enter inside the mixers. */
 export type PositionKind =
@@ -18,7 +19,8 @@ export class Positions extends Module {
   readonly weight: Parameter | undefined;
   readonly #kind: PositionKind;
   readonly #width: number;
-  readonly #table: { held: Tensor | undefined } = { held: undefined };
+  /** The longest one last; steps that were noted down still read shorter ones. */
+  readonly #tables: Tensor[] = [];
 
   constructor(kind: PositionKind, width: number) {
     super();
@@ -34,31 +36,49 @@ export class Positions extends Module {
     return this.#kind.kind === "learned" || this.#kind.kind === "sinusoidal";
   }
 
+  /** Positions that there are vectors for. */
+  get room(): number {
+    return this.#kind.kind === "learned" ? this.#kind.length : Number.POSITIVE_INFINITY;
+  }
+
   /** `x [B, T, D]` whose tokens stand at `places`, B·T of them → `[B, T, D]`. */
   forward(x: Tensor, places: Int32Array): Tensor {
     if (!this.areAdded) return x;
     const needed = places.reduce((most, place) => Math.max(most, place + 1), 0);
+    const table = this.tableFor(x, needed);
+    return add(x, embedding(tensor(x.device, places, x.shape.slice(0, 2), { dtype: "int32" }), table));
+  }
+
+  /**
+   * The same for positions on the device, int32 `[B, T]`, none of them beyond `last`: without gradients.
+   *
+   * @throws ConfigError where `last` is beyond what the model has learned.
+   */
+  forwardAt(x: Tensor, positions: Tensor, last: number): Tensor {
+    return this.areAdded ? add(x, gatherRows(positions, this.tableFor(x, last + 1))) : x;
+  }
+
+  override dispose(): void {
+    super.dispose();
+    for (const table of this.#tables.splice(0)) table.dispose();
+  }
+
+  private tableFor(x: Tensor, needed: number): Tensor {
     if (this.#kind.kind === "learned" && needed > this.#kind.length) {
       throw new ConfigError(
         `[positions] the model has learned ${this.#kind.length} positions, the text needs ${needed}`,
         "Cut the text, or train with more positions or with rotary ones.",
       );
     }
-    const table = this.weight?.value ?? this.sines(x, needed);
-    return add(x, embedding(tensor(x.device, places, x.shape.slice(0, 2), { dtype: "int32" }), table));
-  }
-
-  override dispose(): void {
-    super.dispose();
-    this.#table.held?.dispose();
-    this.#table.held = undefined;
+    return this.weight?.value ?? this.sines(x, needed);
   }
 
   private sines(x: Tensor, positions: number): Tensor {
-    const held = this.#table.held;
+    const held = this.#tables.at(-1);
     if (held !== undefined && held.device === x.device && held.shape[0]! >= positions) return held;
-    held?.dispose();
-    const length = 2 ** Math.ceil(Math.log2(Math.max(64, positions)));
+    if (held !== undefined && held.device !== x.device)
+      for (const table of this.#tables.splice(0)) table.dispose();
+    const length = roomFor(positions);
     const values = new Float64Array(length * this.#width);
     for (let p = 0; p < length; p++) {
       for (let i = 0; i < this.#width; i++) {
@@ -67,7 +87,7 @@ export class Positions extends Module {
       }
     }
     const table = tensor(x.device, values, [length, this.#width], { persistent: true });
-    this.#table.held = table;
+    this.#tables.push(table);
     return table;
   }
 }

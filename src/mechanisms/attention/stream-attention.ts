@@ -34,25 +34,36 @@ type Choices = Pick<AttentionOptions, "window" | "scale">;
 export interface CachePlan extends CacheView {
   /** int32, for every token: slot · capacity + place. */
   readonly entries: Tensor;
-  /** Slots, tokens seen before, and new tokens of every sequence. */
+  /** What the host knows of the sequences; absent where only the device knows. */
+  readonly sequences?: Sequences;
+}
+
+/** Slots, tokens seen before, and new tokens of every sequence. */
+interface Sequences {
   readonly slotList: readonly number[];
   readonly seen: readonly number[];
   readonly counts: readonly number[];
   readonly capacity: number;
 }
 
-const plans = new WeakMap<readonly number[], CachePlan>();
+type CallPlan = CachePlan & { readonly sequences: Sequences };
+
+const plans = new WeakMap<readonly number[], CallPlan>();
 
 /** The plan of a call; the layers of a model, which share the tokens seen, share it. */
 function planOf(stream: Stream, slab: Tensor): CachePlan {
   const { state, cuSeqlens, x, who } = stream;
+  if (stream.isStep && state?.places !== undefined) {
+    const { lengths, entries, last } = state.places;
+    return { slots: state.slots, lengths, entries, longest: last + 1 };
+  }
   const { seen, slots } = state!;
   const capacity = slab.shape[1]!;
   const [B, T] = x.shape as [number, number];
   const bounds = cuSeqlens && [...cuSeqlens.dataSync()];
   const counts = bounds ? bounds.slice(1).map((end, n) => end - bounds[n]!) : new Array<number>(B).fill(T);
   const known = plans.get(seen);
-  if (known?.slots === slots && known.capacity === capacity && isSame(known, counts)) return known;
+  if (known?.slots === slots && known.sequences.capacity === capacity && isSame(known, counts)) return known;
   const lengths = counts.map((count, n) => seen[n]! + count);
   const longest = lengths.reduce((most, length) => Math.max(most, length), 0);
   if (longest > capacity) {
@@ -68,16 +79,16 @@ function planOf(stream: Stream, slab: Tensor): CachePlan {
   const integers = (list: readonly number[]): Tensor =>
     tensor(x.device, list, [list.length], { dtype: "int32" });
   const made = { lengths: integers(lengths), entries: integers(entries) };
-  const plan = { ...made, slots, longest, slotList, seen: [...seen], counts, capacity };
+  const plan = { ...made, slots, longest, sequences: { slotList, seen: [...seen], counts, capacity } };
   plans.set(seen, plan);
   return plan;
 }
 
-function isSame(plan: CachePlan, counts: readonly number[]): boolean {
+function isSame({ entries, sequences }: CallPlan, counts: readonly number[]): boolean {
   return (
-    plan.entries.layout.storage.alive &&
-    plan.counts.length === counts.length &&
-    plan.counts.every((count, n) => count === counts[n])
+    entries.layout.storage.alive &&
+    sequences.counts.length === counts.length &&
+    sequences.counts.every((count, n) => count === counts[n])
   );
 }
 
@@ -97,9 +108,9 @@ export function cacheOf(stream: Stream, slab: () => Tensor): CachePlan | undefin
   );
 }
 
-/** Whether any sequence of the call has tokens from before. */
-export function hasPast({ seen }: CachePlan): boolean {
-  return seen.some((count) => count > 0);
+/** Whether the call reads the cache: a single token always does, whatever the rows beside it have seen. */
+export function hasPast({ isStep }: Stream, { sequences }: CachePlan): boolean {
+  return isStep || sequences === undefined || sequences.seen.some((count) => count > 0);
 }
 
 /** Writes the tokens of a call `[B,T,H,W]` to a slab. */
@@ -126,7 +137,7 @@ export function attendStream(
     return attention({ ...inputs, cuSeqlens }, { ...options, causal: context.causal }).output;
   keepTokens(plan, slabs().keys, inputs.k);
   keepTokens(plan, slabs().values, inputs.v);
-  if (!hasPast(plan)) return attention({ ...inputs, cuSeqlens }, options).output;
+  if (!hasPast(stream, plan)) return attention({ ...inputs, cuSeqlens }, options).output;
   return attendPast(stream, plan, slabs(), inputs, options);
 }
 
@@ -139,10 +150,11 @@ export function attendPast(
   options: Choices,
 ): Tensor {
   const wantsGradients = isRecording() && Object.values(inputs).some((x: Tensor) => x.requiresGrad);
-  if (stream.cuSeqlens === undefined && !wantsGradients) {
+  const { sequences } = plan;
+  if (sequences === undefined || (stream.cuSeqlens === undefined && !wantsGradients)) {
     return noGrad(() => attentionOverCache(inputs.q, slabs, plan, options));
   }
-  return attendRagged(plan, slabs, inputs, options);
+  return attendRagged({ ...sequences, longest: plan.longest }, slabs, inputs, options);
 }
 
 function attendMemory({ context, who }: Stream, { q, k, v }: StreamInputs, { scale }: Choices): Tensor {
@@ -167,12 +179,11 @@ const rowsOf = (x: Tensor): Tensor =>
  * is hidden by a mask. Keys and values from before are constants, those of this call have gradients.
  */
 function attendRagged(
-  plan: CachePlan,
+  { seen, counts, slotList, capacity, longest }: Sequences & Pick<CacheView, "longest">,
   { keys, values }: CacheSlabs,
   { q, k, v }: StreamInputs,
   options: Choices,
 ): Tensor {
-  const { seen, counts, slotList, capacity, longest } = plan;
   const { device } = q;
   const integers = (list: readonly number[], shape: readonly number[] = [list.length]): Tensor =>
     tensor(device, list, shape, { dtype: "int32" });

@@ -101,7 +101,7 @@ export class LatentAttentionLayer extends Layer {
     if (plan !== undefined) {
       const entry = entryOf(latent);
       keepTokens(plan, slab(), entry);
-      if (hasPast(plan)) {
+      if (hasPast(stream, plan)) {
         const [keyUp, valueUp] = split(reshape(this.kvBProj.weight.value, [H, K + V, R]), [K, V], 1);
         const lowered = loweredInputs(q, r, entry, keyUp!);
         const o = attendPast(stream, plan, slabsOf(slab(), R), lowered, { scale });
