@@ -76,25 +76,43 @@ async function run(options: Options, signal: AbortSignal): Promise<void> {
     rows.push(row);
   }
   if (options.json) console.log(JSON.stringify({ experiment: "headline", machine, rows }, null, 2));
-  else console.log(`\n${tableOf(rows)}\n\n${paperLine(rows)}`);
+  else console.log(`\n${tablesOf(rows)}\n\n${legend}\n${paperLine(rows)}`);
+}
+
+/** A table for each model: no wider than a terminal. */
+function tablesOf(rows: readonly HeadlineRow[]): string {
+  const models = [...new Set(rows.map(({ model }) => model))];
+  return models
+    .map((model) => {
+      const own = rows.filter((row) => row.model === model);
+      return `${model}, ${own[0]!.shape.join("×")}\n\n${tableOf(own)}`;
+    })
+    .join("\n\n");
 }
 
 function tableOf(rows: readonly HeadlineRow[]): string {
   return table(rows, [
-    { title: "model", value: (row) => `${row.model} ${row.shape.join("×")}` },
-    {
-      title: "method",
-      value: (row) => headlineMethods.find(({ id }) => id === row.method)!.title,
-    },
+    { title: "method", value: (row) => row.method },
     { title: "images/s", value: (row) => row.imagesPerSecond.toPrecision(3), align: "right" },
-    { title: "linear is × faster", value: (row) => ratioText(row.ratio), align: "right" },
-    { title: "of floor", value: (row) => `${Math.round(100 * row.floorShare)} %`, align: "right" },
-    { title: "of parts", value: (row) => `${Math.round(100 * row.partsShare)} %`, align: "right" },
-    { title: "bytes an image", value: (row) => formatBytes(row.bytesPerImage), align: "right" },
-    { title: "at once", value: (row) => row.batch },
-    { title: "measured", value: (row) => row.measured },
-    { title: "paper images/s", value: (row) => row.paper ?? "", align: "right" },
+    { title: "linear ×", value: (row) => ratioText(row.ratio), align: "right" },
+    { title: "floor", value: (row) => percentText(row.floorShare), align: "right" },
+    { title: "parts", value: (row) => percentText(row.partsShare), align: "right" },
+    { title: "memory", value: (row) => formatBytes(row.bytesPerImage), align: "right" },
+    { title: "batch", value: (row) => row.batch },
+    { title: "drawn", value: (row) => (row.measured === "whole" ? "whole" : "in part") },
+    { title: "paper", value: (row) => row.paper ?? "", align: "right" },
   ]);
+}
+
+const legend = `linear ×  how many times as fast linear is
+floor     share of the larger of operations over the peak and bytes over the
+          bandwidth; parts: of what weights and mixers take one after another
+memory    of one image beside the weights; batch: images made at once
+drawn     in part: timed at three positions of an image and integrated
+paper     images a second on the paper's GPU`;
+
+function percentText(share: number): string {
+  return `${Math.round(100 * share)} %`;
 }
 
 function ratioText(ratio: number): string {

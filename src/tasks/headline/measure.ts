@@ -1,6 +1,7 @@
 import { scope } from "../../autograd/scope.ts";
 import { noGrad } from "../../autograd/tape.ts";
 import type { Device } from "../../device/device.ts";
+import type { ModelState } from "../../models/state.ts";
 import { initialize } from "../../nn/module.ts";
 import { Random } from "../../tensor/random.ts";
 import { generateImages } from "../image-generation/generate.ts";
@@ -59,6 +60,10 @@ const nodes = [
 /** A step of this many seconds has nothing to gain from a larger batch. */
 const longestTrial = 0.4;
 
+/** Numbers of images at once within this of the best are tried on a whole image, at most so many of them. */
+const nearBest = 1.1;
+const mostTried = 3;
+
 const batches = [1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128, 192, 256];
 
 /** A model in place, fed with arbitrary values: time does not depend on what is drawn. */
@@ -67,6 +72,7 @@ export class Rig {
   readonly #device: Device;
   readonly #method: HeadlineMethod;
   readonly #total: number;
+  #states: ModelState | undefined;
 
   constructor(method: HeadlineMethod, { shape, sizes }: HeadlineModel, device: Device) {
     this.model = new PixelModel(pixelModelConfig(method.mixer, sizes, shape));
@@ -92,10 +98,8 @@ export class Rig {
   /** Seconds of the step after `t` values for `batch` images, the fastest of those in `seconds`. */
   step(t: number, batch: number, seconds: number): number {
     if (!this.#method.carries) return fastest(() => this.pass(t, batch), seconds);
-    const states = this.model.decoder.createState(this.#device, batch);
+    const states = this.statesFor(batch);
     const slots = Array.from({ length: batch }, (_, n) => n);
-    // Caches get their full room at once instead of growing to it.
-    states.place(0, this.#total);
     const tokens = new Int32Array(batch).fill(7);
     // Positions are learned up to the end of an image, and a step moves on: each begins at the same place.
     const run = (): void => {
@@ -107,15 +111,23 @@ export class Rig {
       );
       this.#device.settle();
     };
-    try {
-      return fastest(run, seconds);
-    } finally {
-      states.dispose();
-    }
+    return fastest(run, seconds);
+  }
+
+  /** States for so many images, those of the last call where it had as many: gigabytes take longer to make than to read. */
+  private statesFor(batch: number): ModelState {
+    if (this.#states?.slots === batch) return this.#states;
+    this.forgetStates();
+    const states = this.model.decoder.createState(this.#device, batch);
+    // Caches get their full room at once instead of growing to it.
+    states.place(0, this.#total);
+    this.#states = states;
+    return states;
   }
 
   /** Seconds of whole images, drawn as users draw them. */
   async whole(batch: number, signal: AbortSignal | undefined): Promise<number> {
+    this.forgetStates();
     const began = performance.now();
     await generateImages(this.model, this.#device, {
       count: batch,
@@ -125,7 +137,13 @@ export class Rig {
   }
 
   dispose(): void {
+    this.forgetStates();
     this.model.dispose();
+  }
+
+  private forgetStates(): void {
+    this.#states?.dispose();
+    this.#states = undefined;
   }
 
   /** One pass over the first `t` values. */
@@ -152,21 +170,37 @@ function fastest(run: () => void, seconds: number): number {
   return best;
 }
 
-/** The number of images at once that makes the middle step of an image cheapest. */
-function bestBatch(rig: Rig, total: number, limits: MeasureLimits, bytesPerImage: number): number {
+/**
+ * Numbers of images at once whose middle step is about the cheapest, the best first. Each is looked at twice, up and down
+ * the list: whatever else runs on a machine for a while then makes no number look bad by itself.
+ */
+function goodBatches(
+  rig: Rig,
+  total: number,
+  limits: MeasureLimits,
+  bytesPerImage: number,
+): readonly number[] {
   const middle = Math.ceil(total / 2);
   // Compiled code is at its best after some calls.
   rig.step(Math.min(64, middle), 4, limits.positionSeconds);
-  let best = { batch: 1, each: Number.POSITIVE_INFINITY };
-  for (const batch of batches) {
-    if (batch > 1 && batch * bytesPerImage > limits.memory) break;
+  const each = new Map<number, number>();
+  const look = (batch: number): number => {
     limits.signal?.throwIfAborted();
     const seconds = rig.step(middle, batch, limits.positionSeconds / 2);
-    // More at once for a gain that timing cannot tell from none only takes memory.
-    if (seconds / batch < 0.97 * best.each) best = { batch, each: seconds / batch };
-    if (seconds > longestTrial) break;
+    each.set(batch, Math.min(each.get(batch) ?? Number.POSITIVE_INFINITY, seconds / batch));
+    return seconds;
+  };
+  for (const batch of batches) {
+    if (batch > 1 && batch * bytesPerImage > limits.memory) break;
+    if (look(batch) > longestTrial) break;
   }
-  return best.batch;
+  for (const batch of [...each.keys()].reverse()) if (batch * each.get(batch)! < longestTrial) look(batch);
+  const best = Math.min(...each.values());
+  return [...each]
+    .filter(([, seconds]) => seconds < nearBest * best)
+    .sort(([, a], [, b]) => a - b)
+    .slice(0, mostTried)
+    .map(([batch]) => batch);
 }
 
 /** Seconds of an image from steps at several positions. */
@@ -221,8 +255,11 @@ export async function measureMethod(
   const bytesPerImage = await bytesOf(method, model, open);
   const rig = new Rig(method, model, device);
   try {
-    const batch = bestBatch(rig, total, limits, bytesPerImage);
-    let seconds = integrated(rig, total, batch, limits);
+    let [batch, seconds] = [1, Number.POSITIVE_INFINITY];
+    for (const tried of goodBatches(rig, total, limits, bytesPerImage)) {
+      const came = integrated(rig, total, tried, limits);
+      if (came < seconds) [batch, seconds] = [tried, came];
+    }
     const isWhole = seconds * batch <= limits.wholeSeconds;
     if (isWhole) seconds = (await rig.whole(batch, limits.signal)) / batch;
     const measured = isWhole ? "whole" : "integrated";
