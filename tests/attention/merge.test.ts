@@ -115,6 +115,32 @@ for (const [rows, valueWidth, parts] of [
   });
 }
 
+test("rows of a stack that come head after head are merged to heads side by side", () => {
+  const [batch, heads, time, parts, valueWidth] = [2, 3, 35, 2, 6];
+  const rows = batch * heads * time;
+  const stack = randomStack(rows, valueWidth, parts);
+  for (const device of Object.values(devices)) {
+    const plain = run(device, stack, "merge");
+    const on = new Placement(device, 0);
+    const flat = (length: number, values?: Float64Array): Slice => on.flat(on.dtype, length, values);
+    const given = {
+      output: flat(parts * rows * valueWidth, stack.outputs),
+      lse: flat(parts * rows, stack.lses),
+    };
+    const merged = { output: flat(rows * valueWidth), lse: flat(rows) };
+    device.run(attentionMerge({ rows, valueWidth, parts, heads, time }, given, merged));
+    const [output, lse] = [on.readFlat(merged.output), on.readFlat(merged.lse)];
+    on.release();
+    for (let row = 0; row < rows; row++) {
+      const [line, t] = [Math.floor(row / time), row % time];
+      const to = (Math.floor(line / heads) * time + t) * heads + (line % heads);
+      assert.equal(lse[to], plain["lse"]![row]);
+      const own = plain["output"]!.slice(row * valueWidth, (row + 1) * valueWidth);
+      assert.deepEqual(output.slice(to * valueWidth, (to + 1) * valueWidth), own);
+    }
+  }
+});
+
 test("joining two parts gives the bits of merging a stack of two", () => {
   const stack = randomStack(130, 19, 2);
   for (const device of Object.values(devices))

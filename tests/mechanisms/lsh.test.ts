@@ -67,6 +67,16 @@ for (const [name, [T, rounds, options, half]] of Object.entries(cases)) {
   });
 }
 
+test("lsh shows a token itself only where there is nothing else, however long queries are", () => {
+  const inputs = drawn(lsh, shapes(1, 40, 3));
+  const options: LshFormOptions = { group: 4 };
+  for (const factor of [1e3, 1e6]) {
+    const data = inputs["q"]!.data.map((x) => factor * x);
+    const long = { ...inputs, q: { ...inputs["q"]!, data } };
+    agrees(host, lsh, form, long, options, 1e-12);
+  }
+});
+
 const cut = ({ data, shape }: Values, from: number, to: number): Values => {
   const width = shape.slice(2).reduce((a, b) => a * b, 1);
   return { data: data.slice(from * width, to * width), shape: [1, to - from, ...shape.slice(2)] };

@@ -33,15 +33,25 @@ function weightsOf(
   return { weights, largest, sum: weights.reduce((a, b) => a + b, 0) };
 }
 
-function merge(parts: readonly HostPart[], to: HostPart, rows: number, width: number): void {
+/** Merges rows; row (b·H + h)·T + t of the parts becomes row (b·T + t)·H + h. */
+function merge(
+  parts: readonly HostPart[],
+  to: HostPart,
+  rows: number,
+  width: number,
+  [heads, time] = [1, rows],
+): void {
   for (let row = 0; row < rows; row++) {
+    const [line, t] = [Math.floor(row / time), row % time];
+    const merged = (Math.floor(line / heads) * time + t) * heads + (line % heads);
     const { weights, largest, sum } = weightsOf(parts, row);
     const empty = largest === Number.NEGATIVE_INFINITY;
-    to.lse[row] = empty ? largest : largest + Math.log(sum);
-    for (let c = row * width; c < (row + 1) * width; c++) {
+    to.lse[merged] = empty ? largest : largest + Math.log(sum);
+    for (let c = 0; c < width; c++) {
       let value = 0;
-      for (const [n, part] of parts.entries()) if (weights[n] !== 0) value += weights[n]! * part.output[c]!;
-      to.output[c] = empty ? 0 : value / sum;
+      for (const [n, part] of parts.entries())
+        if (weights[n] !== 0) value += weights[n]! * part.output[row * width + c]!;
+      to.output[merged * width + c] = empty ? 0 : value / sum;
     }
   }
 }
@@ -76,9 +86,11 @@ function grade(
 }
 
 /** Forward over a stack. */
-export const mergeHost: HostKernel = (buffers, [rows, width, parts]) => {
+export const mergeHost: HostKernel = (buffers, ints) => {
   const [outputs, lses, output, lse] = buffers as TypedArray[];
-  merge(stackOf(outputs!, lses!, rows!, width!, parts!), { output: output!, lse: lse! }, rows!, width!);
+  const [rows, width, parts, heads, time] = ints as [number, number, number, number, number];
+  const stack = stackOf(outputs!, lses!, rows, width, parts);
+  merge(stack, { output: output!, lse: lse! }, rows, width, [heads, time]);
 };
 
 /** Forward over two parts. */

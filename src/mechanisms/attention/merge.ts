@@ -22,6 +22,12 @@ export interface MergeSizes {
   readonly parts: number;
 }
 
+/** A stack whose rows come head after head, `[P,B,H,T,V]`, is merged to `[B,T,H,V]`; elsewhere rows keep their order. */
+export interface StackSizes extends MergeSizes {
+  readonly heads?: number;
+  readonly time?: number;
+}
+
 /** Outputs `[rows,V]` with their log-sum-exp `[rows]`; a stack has one more axis in front. */
 export interface Part {
   readonly output: Slice;
@@ -29,7 +35,11 @@ export interface Part {
 }
 
 function cost({ rows, valueWidth, parts }: MergeSizes): Pick<Dispatch, "units" | "work" | "scratchBytes"> {
-  return { units: Math.ceil(rows / unitRows), work: 2 * rows * valueWidth * parts, scratchBytes: 64 };
+  return {
+    units: Math.ceil(rows / unitRows),
+    work: 2 * rows * valueWidth * parts,
+    scratchBytes: 64 + 4 * unitRows * (parts + 1),
+  };
 }
 
 /**
@@ -38,11 +48,12 @@ function cost({ rows, valueWidth, parts }: MergeSizes): Pick<Dispatch, "units" |
  * A part whose lse is −Infinity counts for nothing, whatever its outputs hold; where all are, the row is zeros with lse
  * −Infinity. Costs 2·P·rows·V flops.
  */
-export function attentionMerge(sizes: MergeSizes, stack: Part, merged: Part): Dispatch {
+export function attentionMerge(sizes: StackSizes, stack: Part, merged: Part): Dispatch {
+  const { rows, valueWidth, parts, heads = 1, time = rows } = sizes;
   return {
     kernel: mergeForward,
     buffers: [stack.output, stack.lse, merged.output, merged.lse],
-    ints: [sizes.rows, sizes.valueWidth, sizes.parts],
+    ints: [rows, valueWidth, parts, heads, time],
     floats: [],
     ...cost(sizes),
   };

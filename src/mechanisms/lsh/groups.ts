@@ -45,14 +45,14 @@ function bytesOf(...pieces: readonly number[]): number {
 /** What both passes keep of a group, as `openScratch` of group.as.ts lays it out. */
 function groupBytes({ q, v, order }: GroupInputs, keys: number, width: number): number {
   const [K, V, R] = [q.shape[3]!, v.shape[3]!, order.shape[2]!];
-  return 128 + (R + 1) * bytesOf(keys + 16) + bytesOf(keys * K, keys * V, width * K);
+  return 128 + (R + 1) * bytesOf(keys + 16) + bytesOf(keys * K, keys * V, width * K, width);
 }
 
 function scratchBytes(inputs: GroupInputs, group: number, isForward: boolean): number {
   const [K, V] = [inputs.q.shape[3]!, inputs.v.shape[3]!];
   const keys = 2 * group;
   if (isForward) {
-    const own = bytesOf(panel * Math.max(K, V), panel * V, 3 * panel, panel * keys);
+    const own = bytesOf(panel * Math.max(K, V), panel * V, 2 * panel, panel * keys);
     return groupBytes(inputs, keys, panel) + own;
   }
   const queries = bytesOf(strip * K, strip * V, strip * V, strip, strip);
@@ -109,7 +109,7 @@ const op: Op<GroupInputs, GroupOptions, Outputs> = {
       if (parts > 1)
         device.run(
           attentionMerge(
-            { rows, valueWidth: V, parts },
+            { rows, valueWidth: V, parts, heads: H, time: T },
             { output: each.layout, lse: eachLse.layout },
             { output: output.layout, lse: lse.layout },
           ),

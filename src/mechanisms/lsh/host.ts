@@ -34,6 +34,8 @@ interface Row {
   /** Where the groups of its head begin, and its first row. */
   readonly groups: number;
   readonly first: number;
+  /** The row where heads lie apart. */
+  readonly apart: number;
 }
 
 function* rowsOf({ B, T, H, R, ...job }: Job): Generator<Row> {
@@ -44,7 +46,8 @@ function* rowsOf({ B, T, H, R, ...job }: Job): Generator<Row> {
         const k = b * job.kBatch + h * job.kHead;
         const v = b * job.vBatch + h * job.vHead;
         const first = b * T * H + h;
-        yield { t, row: first + t * H, q, k, v, groups: (b * H + h) * R * T, first };
+        const apart = (b * H + h) * T + t;
+        yield { t, row: first + t * H, q, k, v, groups: (b * H + h) * R * T, first, apart };
       }
 }
 
@@ -86,7 +89,7 @@ export const groupsForwardHost: HostKernel = (...given) => {
     for (const row of rowsOf(job)) {
       const keys = keysOf(job, row, round);
       const { largest, weights, sum } = weighed(job, row, keys);
-      const at = round * job.B * job.T * job.H + row.row;
+      const at = R === 1 ? row.row : round * job.B * job.H * job.T + row.apart;
       lse[at] = keys.length === 0 ? Number.NEGATIVE_INFINITY : largest + Math.log(sum);
       output.fill(0, at * V, (at + 1) * V);
       for (const [n, j] of keys.entries())

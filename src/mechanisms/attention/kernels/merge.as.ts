@@ -1,5 +1,7 @@
 // Outputs of separate sets of keys joined as if all had been one set: each part counts by exp(its log-sum-exp).
-import { exp1 } from "../../../device/wasm/kernels/math.as";
+import { take } from "../../../device/wasm/kernels/lanes.as";
+import { log4 } from "../../../device/wasm/kernels/log.as";
+import { exp1, exp4 } from "../../../device/wasm/kernels/math.as";
 import { fma, intAt, pointerAt } from "../../../device/wasm/kernels/simd.as";
 
 /** Rows of one unit. */
@@ -14,20 +16,31 @@ class Parts {
   outputStride: usize;
   lse: usize;
   lseStride: usize;
+  /** Merged rows: heads side by side, where those of a stack come head after head. */
+  heads: i32;
+  time: i32;
 }
 
-// args: outputs [P,rows,V], lse [P,rows], output [rows,V], lse [rows]; rows, V, P. One unit is 64 rows.
+// args: outputs [P,rows,V], lse [P,rows], output [rows,V], lse [rows]; rows, V, P, H, T: row (b·H + h)·T + t of the stack
+// becomes row (b·T + t)·H + h. One unit is 64 rows. Scratch: 64 numbers for each part and 64 more.
 export function attention_merge_forward(args: usize, begin: i32, end: i32, scratch: usize): void {
   const parts = changetype<Parts>(scratch);
   const rows = openStack(args, 4, parts);
-  for (let row = begin * ROWS; row < min(end * ROWS, rows); row++) mergeRow(parts, row, pointerAt(args, 2), pointerAt(args, 3));
+  parts.heads = intAt(args, 7);
+  parts.time = intAt(args, 8);
+  for (let row = begin * ROWS; row < min(end * ROWS, rows); row += ROWS)
+    mergeRows(parts, row, min(row + ROWS, rows), pointerAt(args, 2), pointerAt(args, 3), scratch + 64);
 }
 
 // args: output and lse of the first part, of the second, output [rows,V], lse [rows]; rows, V. One unit is 64 rows.
+// Scratch: as above.
 export function attention_join_forward(args: usize, begin: i32, end: i32, scratch: usize): void {
   const parts = changetype<Parts>(scratch);
   const rows = openPair(args, 6, parts);
-  for (let row = begin * ROWS; row < min(end * ROWS, rows); row++) mergeRow(parts, row, pointerAt(args, 4), pointerAt(args, 5));
+  parts.heads = 1;
+  parts.time = rows;
+  for (let row = begin * ROWS; row < min(end * ROWS, rows); row += ROWS)
+    mergeRows(parts, row, min(row + ROWS, rows), pointerAt(args, 4), pointerAt(args, 5), scratch + 64);
 }
 
 // args: outputs, lse, output, lse as above, dOutput [rows,V], dLse [rows], dOutputs [P,rows,V], dLses [P,rows];
@@ -94,21 +107,44 @@ function sumOf(parts: Parts, row: i32, largest: f32): f32 {
   return sum;
 }
 
-function mergeRow(parts: Parts, row: i32, output: usize, lse: usize): void {
-  const largest = largestOf(parts, row);
-  const offset = <usize>row * parts.width << 2;
-  const to = output + offset;
-  memory.fill(to, 0, <usize>parts.width << 2);
-  if (largest == -Infinity) {
-    store<f32>(lse + (<usize>row << 2), largest);
-    return;
+/** Merges rows [first, last) of the stack, at most ROWS. */
+function mergeRows(parts: Parts, first: i32, last: i32, output: usize, lse: usize, weights: usize): void {
+  const bytes = <usize>parts.width << 2;
+  let line = first / parts.time, t = first % parts.time;
+  for (let row = first; row < last; row += 4) weigh(parts, row, min(4, last - row), weights + (<usize>(row - first) << 2));
+  for (let row = first; row < last; row++, t++) {
+    if (t == parts.time) t = 0, line++;
+    const merged = <usize>(line / parts.heads * parts.time + t) * parts.heads + line % parts.heads;
+    const to = output + merged * bytes;
+    const own = weights + (<usize>(row - first) << 2);
+    store<f32>(lse + (merged << 2), load<f32>(own + <usize>(parts.count * ROWS << 2)));
+    memory.fill(to, 0, bytes);
+    for (let n = 0; n < parts.count; n++) {
+      const weight = load<f32>(own + (<usize>(n * ROWS) << 2));
+      if (weight != 0) addScaled(to, weight, parts.outputs + <usize>n * parts.outputStride + <usize>row * bytes, parts.width);
+    }
   }
-  const sum = sumOf(parts, row, largest);
+}
+
+/** What every part of up to four rows counts for, 0 where all are empty; behind those the rows' log-sum-exp. */
+function weigh(parts: Parts, row: i32, count: i32, weights: usize): void {
+  const from = parts.lse + (<usize>row << 2);
+  let largest = f32x4.splat(-Infinity);
+  for (let n = 0; n < parts.count; n++) largest = f32x4.max(largest, take(from + <usize>n * parts.lseStride, count));
+  const empty = f32x4.eq(largest, f32x4.splat(-Infinity));
+  const shift = v128.andnot(largest, empty);
+  let sum = f32x4.splat(0), at = weights;
   for (let n = 0; n < parts.count; n++) {
-    const weight = exp1(lseOf(parts, row, n) - largest) / sum;
-    if (weight != 0) addScaled(to, weight, parts.outputs + <usize>n * parts.outputStride + offset, parts.width);
+    const weight = exp4(f32x4.sub(take(from + <usize>n * parts.lseStride, count), shift));
+    v128.store(at, weight);
+    sum = f32x4.add(sum, weight);
+    at += ROWS << 2;
   }
-  store<f32>(lse + (<usize>row << 2), largest + Mathf.log(sum));
+  v128.store(at, f32x4.add(largest, log4(sum)));
+  for (; at > weights; ) {
+    at -= ROWS << 2;
+    v128.store(at, v128.andnot(f32x4.div(v128.load(at), sum), empty));
+  }
 }
 
 /**

@@ -20,8 +20,8 @@ export class Job {
 @unmanaged
 export class Group {
   round: i32;
-  /** Row (b·T + t)·H + h of token 0 in packed tensors. */
-  row: usize;
+  /** Row (b·T + t)·H + h of token 0 in packed tensors, and (b·H + h)·T + t where heads lie apart. */
+  row: usize; headRow: usize;
   /** Token 0 of the head in its operands. */
   q: usize; k: usize; v: usize;
   /** Its queries; keys before them, and all keys. */
@@ -35,6 +35,8 @@ export class Group {
   /** Keys [from, to) that queries of the columns at hand see, and those queries scaled, [K, columns]. */
   from: i32; to: i32;
   columns: usize;
+  /** The largest score of each of those queries, LOWEST where none counts. */
+  maxima: usize;
 }
 
 /** Bytes of n floats in scratch. */
@@ -43,7 +45,7 @@ export class Group {
   return ((<usize>n << 2) + 63) & ~63;
 }
 
-/** Lays out scratch memory for so many columns at a time; what else a kernel needs begins at `columns + floats(K · width)`. */
+/** Lays out scratch memory for so many columns at a time; what else a kernel needs begins at `maxima + floats(width)`. */
 export function openScratch(job: Job, scratch: usize, width: i32): Group {
   const g = changetype<Group>(scratch);
   const keys = 2 * job.group;
@@ -53,6 +55,7 @@ export function openScratch(job: Job, scratch: usize, width: i32): Group {
   g.keyRows = g.places + <usize>job.rounds * g.placeRow;
   g.valueRows = g.keyRows + floats(keys * job.keyWidth);
   g.columns = g.valueRows + floats(keys * job.valueWidth);
+  g.maxima = g.columns + floats(width * job.keyWidth);
   return g;
 }
 
@@ -63,6 +66,7 @@ export function openGroup(job: Job, g: Group, unit: i32): void {
   const head = line / R, b = head / H, h = head % H;
   g.round = line % R;
   g.row = <usize>b * T * H + h;
+  g.headRow = <usize>head * T;
   g.q = job.q + (<usize>b * job.qBatch + <usize>h * job.qHead << 2);
   g.k = job.k + (<usize>b * job.kBatch + <usize>h * job.kHead << 2);
   g.v = job.v + (<usize>b * job.vBatch + <usize>h * job.vHead << 2);
@@ -122,7 +126,7 @@ function openKeys(job: Job, g: Group, column: i32, width: i32): void {
 
 /**
  * Scores of columns [column, column + width) against keys [from, to), which it finds: row j of `s` is key from + j, and a
- * pair that does not count has -Infinity. Queries [width, K] lie at `queries`.
+ * pair that does not count has -Infinity. Queries [width, K] lie at `queries`. Leaves the largest scores in `maxima`.
  */
 export function scoreColumns(job: Job, g: Group, column: i32, width: i32, queries: usize, s: usize): void {
   const wide = <usize>width << 2, keyBytes = <usize>job.keyWidth << 2;
@@ -131,8 +135,9 @@ export function scoreColumns(job: Job, g: Group, column: i32, width: i32, querie
   gemmBlock(g.to - g.from, width, job.keyWidth, g.keyRows + <usize>g.from * keyBytes, keyBytes, 4, g.columns, wide, s, wide, 0);
   for (let c = 0; c < width; c += 8) {
     const at = s + (<usize>c << 2);
-    if (g.round == 0) hideSelf(job, g, column + c, at, wide);
-    else hideRepeats(job, g, column + c, at, wide);
+    const maxima = g.maxima + (<usize>c << 2);
+    if (g.round == 0) hideSelf(job, g, column + c, at, wide, maxima);
+    else hideRepeats(job, g, column + c, at, wide, maxima);
   }
   if (g.round == 0) setSelf(g, column, width, s, LOWEST);
 }
@@ -153,25 +158,33 @@ export function setSelf(g: Group, column: i32, width: i32, s: usize, value: f32)
   return causal ? i32x4.ge_s(key, query) : i32x4.eq(key, query);
 }
 
-function hideSelf(job: Job, g: Group, column: i32, s: usize, wide: usize): void {
+function hideSelf(job: Job, g: Group, column: i32, s: usize, wide: usize, maxima: usize): void {
   const own = g.tokens + (<usize>(g.before + column) << 2);
   const query0 = v128.load(own), query1 = v128.load(own, 16);
   const hidden = f32x4.splat(-Infinity);
   const causal = job.causal;
+  let max0 = f32x4.splat(LOWEST), max1 = max0;
   for (let at = g.tokens + (<usize>g.from << 2), end = g.tokens + (<usize>g.to << 2); at < end; at += 4) {
     const key = v128.load32_splat(at);
-    v128.store(s, v128.bitselect(hidden, v128.load(s), isHidden(causal, key, query0)));
-    v128.store(s, v128.bitselect(hidden, v128.load(s, 16), isHidden(causal, key, query1)), 16);
+    const s0 = v128.bitselect(hidden, v128.load(s), isHidden(causal, key, query0));
+    const s1 = v128.bitselect(hidden, v128.load(s, 16), isHidden(causal, key, query1));
+    v128.store(s, s0);
+    v128.store(s, s1, 16);
+    max0 = f32x4.pmax(max0, s0);
+    max1 = f32x4.pmax(max1, s1);
     s += wide;
   }
+  v128.store(maxima, max0);
+  v128.store(maxima, max1, 16);
 }
 
 /** The same, and pairs that met in a round before: there they count. A token meets itself in the first round. */
-function hideRepeats(job: Job, g: Group, column: i32, s: usize, wide: usize): void {
+function hideRepeats(job: Job, g: Group, column: i32, s: usize, wide: usize, maxima: usize): void {
   const own = g.tokens + (<usize>(g.before + column) << 2);
   const query0 = v128.load(own), query1 = v128.load(own, 16);
   const hidden = f32x4.splat(-Infinity), one = i32x4.splat(1);
   const causal = job.causal;
+  let max0 = f32x4.splat(LOWEST), max1 = max0;
   const toPlaces = g.places - g.tokens, row = g.placeRow;
   for (let at = g.tokens + (<usize>g.from << 2), end = g.tokens + (<usize>g.to << 2); at < end; at += 4) {
     let query = own + toPlaces, place = at + toPlaces;
@@ -187,8 +200,14 @@ function hideRepeats(job: Job, g: Group, column: i32, s: usize, wide: usize): vo
     const key = v128.load32_splat(at);
     const hides0 = v128.or(isHidden(causal, key, query0), i32x4.le_u(apart0, one));
     const hides1 = v128.or(isHidden(causal, key, query1), i32x4.le_u(apart1, one));
-    v128.store(s, v128.bitselect(hidden, v128.load(s), hides0));
-    v128.store(s, v128.bitselect(hidden, v128.load(s, 16), hides1), 16);
+    const s0 = v128.bitselect(hidden, v128.load(s), hides0);
+    const s1 = v128.bitselect(hidden, v128.load(s, 16), hides1);
+    v128.store(s, s0);
+    v128.store(s, s1, 16);
+    max0 = f32x4.pmax(max0, s0);
+    max1 = f32x4.pmax(max1, s1);
     s += wide;
   }
+  v128.store(maxima, max0);
+  v128.store(maxima, max1, 16);
 }

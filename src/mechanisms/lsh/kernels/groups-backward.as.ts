@@ -27,7 +27,7 @@ class Strip {
 export function lsh_groups_backward(args: usize, begin: i32, end: i32, scratch: usize): void {
   const job = changetype<Job>(args);
   const g = openScratch(job, scratch, STRIP);
-  const strip = openStrip(job, g.columns + floats(STRIP * job.keyWidth));
+  const strip = openStrip(job, g.maxima + floats(STRIP));
   const K = job.keyWidth, V = job.valueWidth, groups = job.rounds * job.groupCount;
   for (let head = begin; head < end; head++) {
     const row = <usize>(head / job.heads) * job.time * job.heads + head % job.heads;
