@@ -70,6 +70,7 @@ test("steps that ask for positions are planned too, past the ends of their table
     { pattern: ["linear"], positions: { kind: "learned", length: 150 } },
     { pattern: [{ id: "softmax", window: 9 }] },
     { pattern: [latent] },
+    { pattern: ["performer"] },
   ];
   for (const model of models) {
     const decoder = new Decoder({

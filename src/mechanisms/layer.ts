@@ -34,6 +34,8 @@ export interface StateSpec {
   readonly shape: readonly number[];
   /** True when the first axis counts tokens seen and grows with them. */
   readonly cache: boolean;
+  /** What it holds before the first token; 0 unless given. */
+  readonly initial?: number;
 }
 
 /**

@@ -155,11 +155,12 @@ export class ModelState {
   /** Makes a slot's sequence as new. */
   reset(slot: number): void {
     this.seen[slot] = 0;
-    for (const parts of this.layers) {
-      for (const part of Object.values(parts)) {
+    for (const [i, parts] of this.layers.entries()) {
+      for (const [name, part] of Object.entries(parts)) {
         const own = rowOf(part, slot);
         const { storage, offset } = own.layout;
-        this.device.write({ storage, offset }, allocateArray(own.dtype, own.size));
+        const values = allocateArray(own.dtype, own.size).fill(this.specs[i]![name]!.initial ?? 0);
+        this.device.write({ storage, offset }, values);
       }
     }
   }
@@ -195,7 +196,7 @@ export class ModelState {
 
   private slab(spec: StateSpec): Tensor {
     const shape = spec.cache ? [this.capacity, ...spec.shape.slice(1)] : spec.shape;
-    return full(this.device, [this.slots, ...shape], 0, { persistent: true });
+    return full(this.device, [this.slots, ...shape], spec.initial ?? 0, { persistent: true });
   }
 
   private grow(capacity: number): void {

@@ -1,9 +1,7 @@
 import type { Tensor } from "../../autograd/tensor.ts";
-import { tensor } from "../../autograd/tensor.ts";
 import { ConfigError } from "../../errors.ts";
 import { Linear } from "../../nn/linear.ts";
 import { Parameter } from "../../nn/module.ts";
-import { add } from "../../ops/arithmetic/index.ts";
 import type { Random } from "../../tensor/random.ts";
 import { favorMap } from "../feature-maps/favor.ts";
 import type { LayerOptions, StateSpec } from "../layer.ts";
@@ -48,7 +46,7 @@ export class PerformerLayer extends RecurrentLayer {
     this.stateSpec = {
       state: { shape: [HV, count, V], cache: false },
       normalizer: { shape: [HV, count], cache: false },
-      maximum: { shape: [HV], cache: false },
+      maximum: { shape: [HV], cache: false, initial: Number.NEGATIVE_INFINITY },
     };
     this.qProj = new Linear(D, H * K);
     this.kProj = new Linear(D, H * K);
@@ -76,20 +74,11 @@ export class PerformerLayer extends RecurrentLayer {
       k: toHeads(this.kProj.forward(stream.source), H),
       v: toHeads(this.vProj.forward(stream.source), HV),
       features: this.features.value.detach(),
-      initialMaximum: maximumBefore(stream),
+      initialMaximum: stream.carried("maximum"),
     };
     const { inputs, finalMaximum } = performerInputs(given, causal, stream.cuSeqlens);
     const o = stream.recur(causal ? rule : fullRule, inputs);
     stream.leave("maximum", finalMaximum);
     return this.oProj.forward(fromHeads(o));
   }
-}
-
-/** The maximum that sequences have reached; −Infinity where one has seen nothing, whatever its slot holds. */
-function maximumBefore(stream: Stream): Tensor | undefined {
-  const carried = stream.carried("maximum");
-  const seen = stream.state?.seen;
-  if (carried === undefined || seen === undefined || seen.every((count) => count > 0)) return carried;
-  const fresh = seen.map((count) => (count > 0 ? 0 : Number.NEGATIVE_INFINITY));
-  return add(carried, tensor(carried.device, fresh, [fresh.length, 1], { dtype: carried.dtype }));
 }
