@@ -24,14 +24,18 @@ const eps = 2 ** -24;
 
 const plain = await openWasm({ tier: "a", threads: 1, poison: true });
 const fused = await openWasm({ tier: "b", threads: 2, poison: true });
+// Tier C where there is one, else B again.
+const paired = await openWasm({ tier: "c", threads: 1, poison: true });
 const devices: readonly (readonly [string, Device])[] = [
   ["host", hostDevice({ dtype: "float64", poison: true })],
   ["a", plain],
   ["b", fused],
+  ["c", paired],
 ];
 after(() => {
   plain.close();
   fused.close();
+  paired.close();
 });
 
 /**
@@ -82,6 +86,7 @@ test("delta forms agree for odd widths, grouped heads and any chunk length", () 
     { time: 70, heads: 1, valueHeads: 3, keyWidth: 33, valueWidth: 3 },
     { batch: 2, time: 35, heads: 2, keyWidth: 65, valueWidth: 65 },
     { time: 67, heads: 1, keyWidth: 64, valueWidth: 1, initial: false },
+    { time: 35, heads: 8, keyWidth: 5, valueWidth: 49 },
   ];
   for (const decay of gates)
     for (const shape of shapes)

@@ -212,7 +212,7 @@ function sweep(key: boolean, layout: Layout): string {
         "const second = t + 1 < tokens;",
         "const v2 = second ? v + vRow : v, o2 = second ? o + oRow : work.spare;",
         `${one}(c, panel, row, row + rowsBytes, before, u, v, v2, o, o2);`,
-        `if (blocks > 1) ${one}(c, other, row, row + rowsBytes, before, u + 128, v + ${further}, v2 + ${further}, o + ${further}, o2 + ${further});`,
+        `if (blocks > 1) ${one}(c, other, row, row + rowsBytes, before, u + ${4 * further}, v + ${further}, v2 + ${further}, o + ${further}, o2 + ${further});`,
         "c += COEFFICIENTS;",
         "before += pairBytes;",
         "row += pairBytes;",
