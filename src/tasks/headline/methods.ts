@@ -84,7 +84,8 @@ function lsh(rounds: number): HeadlineMethod {
     carries: false,
     // Queries are keys.
     squares: usualSquares - 1,
-    mixing: (t, sizes) => rounds * t * Math.min(2 * group, t) * pair(sizes),
+    // A causal query sees every second token of those that it stands with, more or less.
+    mixing: (t, sizes) => ((rounds * t * Math.min(2 * group, t)) / 2) * pair(sizes),
     stateBytes: none,
   };
 }
