@@ -11,12 +11,10 @@ export {
   attentionJoin,
   attentionJoinBackward,
   attentionMerge,
-  attentionMergeBackward,
   joinBackward,
   joinForward,
   type MergeCotangent,
   type MergeSizes,
-  mergeBackward,
   mergeForward,
   type Part,
 } from "./merge.ts";

@@ -103,15 +103,6 @@ export const joinHost: HostKernel = (buffers, [rows, width]) => {
   merge(parts, { output: output!, lse: lse! }, rows!, width!);
 };
 
-/** Backward over a stack. */
-export const mergeBackwardHost: HostKernel = (buffers, [rows, width, parts, hasDLse]) => {
-  const [outputs, lses, output, lse, dOutput, dLse, dOutputs, dLses] = buffers as TypedArray[];
-  const joined = { output: output!, lse: lse!, dOutput: dOutput!, dLse: hasDLse === 0 ? undefined : dLse };
-  const gradients = stackOf(dOutputs!, dLses!, rows!, width!, parts!);
-  const stack = stackOf(outputs!, lses!, rows!, width!, parts!);
-  for (let n = 0; n < parts!; n++) grade(stack, n, joined, gradients[n]!, rows!, width!);
-};
-
 /** Backward over two parts. */
 export const joinBackwardHost: HostKernel = (buffers, [rows, width, hasDLse]) => {
   const [output1, lse1, output2, lse2, output, lse, dOutput, dLse, ...to] = buffers as TypedArray[];

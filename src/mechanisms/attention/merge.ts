@@ -1,11 +1,9 @@
 /** Attention over separate sets of keys, joined as if all had been one set: each part counts by exp(its log-sum-exp). */
 import type { Dispatch, Kernel, Slice } from "../../device/device.ts";
-import { joinBackwardHost, joinHost, mergeBackwardHost, mergeHost } from "./host-merge.ts";
+import { joinBackwardHost, joinHost, mergeHost } from "./host-merge.ts";
 
 /** Parts of one stack `[P,rows,V]`, such as rounds of hashing. */
 export const mergeForward: Kernel = { key: "attention.merge.forward", host: mergeHost };
-/** Its gradients. */
-export const mergeBackward: Kernel = { key: "attention.merge.backward", host: mergeBackwardHost };
 /** Two parts of their own, such as a window and what lies before it. */
 export const joinForward: Kernel = { key: "attention.join.forward", host: joinHost };
 /** Its gradients. */
@@ -81,28 +79,7 @@ export interface MergeCotangent {
   readonly lse?: Slice | undefined;
 }
 
-/** dO_n = w_n dO and dLse_n = w_n (dO·(O_n − O) + dLse) of a stack, written as a stack. */
-export function attentionMergeBackward(
-  sizes: MergeSizes,
-  stack: Part,
-  merged: Part,
-  cotangent: MergeCotangent,
-  gradient: Part,
-): Dispatch {
-  const { output, lse } = cotangent;
-  return {
-    kernel: mergeBackward,
-    buffers: [
-      ...[stack.output, stack.lse, merged.output, merged.lse],
-      ...[output, lse ?? output, gradient.output, gradient.lse],
-    ],
-    ints: [sizes.rows, sizes.valueWidth, sizes.parts, Number(lse !== undefined)],
-    floats: [],
-    ...cost(sizes),
-  };
-}
-
-/** The same for two parts that lie anywhere. */
+/** dO_n = w_n dO and dLse_n = w_n (dO·(O_n − O) + dLse) of the two parts of a join. */
 export function attentionJoinBackward(
   sizes: Omit<MergeSizes, "parts">,
   parts: readonly [Part, Part],

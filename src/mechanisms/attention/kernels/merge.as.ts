@@ -43,19 +43,6 @@ export function attention_join_forward(args: usize, begin: i32, end: i32, scratc
     mergeRows(parts, row, min(row + ROWS, rows), pointerAt(args, 4), pointerAt(args, 5), scratch + 64);
 }
 
-// args: outputs, lse, output, lse as above, dOutput [rows,V], dLse [rows], dOutputs [P,rows,V], dLses [P,rows];
-// rows, V, P, 1 where dLse counts. One unit is 64 rows.
-export function attention_merge_backward(args: usize, begin: i32, end: i32, scratch: usize): void {
-  const parts = changetype<Parts>(scratch);
-  const rows = openStack(args, 8, parts);
-  const dOutputs = pointerAt(args, 6), dLses = pointerAt(args, 7);
-  for (let row = begin * ROWS; row < min(end * ROWS, rows); row++) {
-    const dLse: f32 = intAt(args, 11) ? load<f32>(pointerAt(args, 5) + (<usize>row << 2)) : 0;
-    for (let n = 0; n < parts.count; n++)
-      gradePart(parts, row, n, pointerAt(args, 2), pointerAt(args, 4), dLse, dOutputs + <usize>n * parts.outputStride, dLses + <usize>n * parts.lseStride);
-  }
-}
-
 // args: output and lse of the first part, of the second, output, lse, dOutput, dLse, gradients of the first output and
 // lse, of the second; rows, V, 1 where dLse counts. One unit is 64 rows.
 export function attention_join_backward(args: usize, begin: i32, end: i32, scratch: usize): void {
