@@ -33,9 +33,8 @@ export type GroupInputs = {
 
 type Outputs = { output: Tensor; lse: Tensor };
 
-/** Queries that kernels take at a time, at most: forward and backward. */
+/** Queries that kernels take at a time, at most. */
 const panel = 16;
-const strip = 32;
 
 /** Bytes of scratch memory for pieces of so many floats. */
 function bytesOf(...pieces: readonly number[]): number {
@@ -43,9 +42,9 @@ function bytesOf(...pieces: readonly number[]): number {
 }
 
 /** What both passes keep of a group, as `openScratch` of group.as.ts lays it out. */
-function groupBytes({ q, v, order }: GroupInputs, keys: number, width: number): number {
+function groupBytes({ q, v, order }: GroupInputs, keys: number): number {
   const [K, V, R] = [q.shape[3]!, v.shape[3]!, order.shape[2]!];
-  return 128 + (R + 1) * bytesOf(keys + 16) + bytesOf(keys * K, keys * V, width * K, width);
+  return 128 + (R + 1) * bytesOf(keys + 16) + bytesOf(keys * K, keys * V, panel * K, panel);
 }
 
 function scratchBytes(inputs: GroupInputs, group: number, isForward: boolean): number {
@@ -53,11 +52,11 @@ function scratchBytes(inputs: GroupInputs, group: number, isForward: boolean): n
   const keys = 2 * group;
   if (isForward) {
     const own = bytesOf(panel * Math.max(K, V), panel * V, 2 * panel, panel * keys);
-    return groupBytes(inputs, keys, panel) + own;
+    return groupBytes(inputs, keys) + own;
   }
-  const queries = bytesOf(strip * K, strip * V, strip * V, strip, strip);
-  const own = bytesOf(strip * keys, strip * keys, keys * K, keys * V);
-  return groupBytes(inputs, keys, strip) + 64 + queries + own;
+  const queries = bytesOf(panel * K, panel * V, panel * V, panel, panel);
+  const own = bytesOf(panel * keys, panel * keys, keys * K, keys * V);
+  return groupBytes(inputs, keys) + 64 + queries + own;
 }
 
 /** A dispatch of one of the two kernels; `written` are output, lse and, backward, the gradients. */

@@ -9,7 +9,7 @@ import { packTransposed } from "../../attention/kernels/tile.as";
 import { floats, gatherRows, Group, Job, openGroup, openScratch, scoreColumns, setSelf } from "./group.as";
 
 /** Queries of one turn: also the inner axis of the products for keys and values. */
-const STRIP: i32 = 32;
+const STRIP: i32 = 16;
 
 /** Stands for the log-sum-exp of a query that is not there: every weight becomes 0. */
 const NOTHING: f32 = 1e30;
