@@ -17,7 +17,7 @@ export function recurrentScratch(sizes: Sizes, columns: number): number {
 
 /** One token: its rows and a panel of the state. */
 export function stepScratch({ keyWidth }: Sizes): number {
-  return headBytes + 4 * (4 * ceilTo(keyWidth, 4) + 16 * keyWidth);
+  return headBytes + 4 * (6 * ceilTo(keyWidth, 4) + 16 * keyWidth);
 }
 
 /** What `layOutChunk` takes. */

@@ -1,6 +1,6 @@
 // One token of the delta rule for many rows, each with a state of its own in a slab: nothing moves but what changes.
 import { floatAt, fma, intAt, pointerAt } from "../../../device/wasm/kernels/simd.as";
-import { at, dotWide, gate1, gate4, Job, JOB_BYTES, KEY, loadPanel, NONE, oneKey, ownWord, packRows, padded, READ_FIRST, readJob, rowAt, storePanel, UNDECAYED, unpackRows } from "./delta-job.as";
+import { at, dotWide, gate4, Job, JOB_BYTES, KEY, loadPanel, NONE, oneKey, ownWord, packRows, padded, READ_FIRST, readJob, rowAt, slowMask, storePanel, touchRows, UNDECAYED, unpackRows } from "./delta-job.as";
 
 /** Operands: the shared ones, the slots and the slab in place of initial state and cuSeqlens, then o. */
 const OPERANDS: i32 = 9;
@@ -11,6 +11,9 @@ const OPERANDS: i32 = 9;
   erase: usize;
   write: usize;
   query: usize;
+  /** Erase key and query times exp(g). */
+  decayedErase: usize;
+  decayedQuery: usize;
   /** Gates, one a key channel. */
   gate: usize;
   /** A panel that is not full: state, values, outputs. */
@@ -32,7 +35,9 @@ function layOut(scratch: usize, keyWidth: i32): Token {
   token.write = token.erase + rowBytes;
   token.query = token.write + rowBytes;
   token.gate = token.query + rowBytes;
-  token.panel = token.gate + rowBytes;
+  token.decayedErase = token.gate + rowBytes;
+  token.decayedQuery = token.decayedErase + rowBytes;
+  token.panel = token.decayedQuery + rowBytes;
   return token;
 }
 
@@ -48,10 +53,16 @@ function loadToken(job: Job, token: Token, row: i32, head: i32): void {
   if (job.decay == KEY) {
     packRows(token.gate, stride, rowAt(job.g, row, job.gRow, head * keyWidth), job.gRow, 1, keyWidth);
     for (let c = 0; c < stride; c += 4) v128.store(at(token.gate, c), gate4(v128.load(at(token.gate, c))));
-    return;
+  } else {
+    const gate = job.decay == NONE ? f32x4.splat(-0.0) : gate4(v128.load32_splat(rowAt(job.g, row, job.gRow, head)));
+    for (let c = 0; c < stride; c += 4) v128.store(at(token.gate, c), gate);
   }
-  const gate: f32 = job.decay == NONE ? -0.0 : gate1(load<f32>(rowAt(job.g, row, job.gRow, head)));
-  for (let c = 0; c < stride; c++) store<f32>(at(token.gate, c), gate);
+  for (let c = 0; c < stride; c += 4) {
+    const gate = v128.load(at(token.gate, c));
+    const kept = f32x4.add(gate, v128.and(f32x4.splat(1), slowMask(gate)));
+    v128.store(at(token.decayedErase, c), f32x4.mul(kept, v128.load(at(token.erase, c))));
+    v128.store(at(token.decayedQuery, c), f32x4.mul(kept, v128.load(at(token.query, c))));
+  }
 }
 
 /** Four columns: retrieve and read from the state as the order of reads has it, then decay and write it. */
@@ -82,59 +93,72 @@ function passColumns(token: Token, keyWidth: i32, state: usize, stateRow: usize,
   }
 }
 
-/** Sixteen columns of the delta family's own order: what passColumns does, four vectors beside each other. */
-function passPanel(token: Token, keyWidth: i32, state: usize, stateRow: usize, v: usize, o: usize): void {
+/** u = β (v − r) */
+// @ts-ignore: decorator
+@inline function writtenOf(token: Token, v: v128, r: v128): v128 {
+  return f32x4.mul(f32x4.splat(token.beta), f32x4.sub(v, r));
+}
+
+/** o = scale (p + overlap u) */
+// @ts-ignore: decorator
+@inline function storeOutput(token: Token, o: usize, p: v128, u: v128): void {
+  v128.store(o, f32x4.mul(f32x4.splat(token.scale), fma(f32x4.splat(token.overlap), u, p)));
+}
+
+/**
+ * Sixteen columns of the delta family's own order: what passColumns does, with the decay on the side of key and query, as
+ * Σ (exp(g) k) s, so that the first pass decays no state. The second one does, as slow gates want it: s + (exp(g) − 1) s.
+ */
+function passPanel(token: Token, keyWidth: i32, state: usize, stateRow: usize, v: usize, o: usize, decay: i32): void {
   let r0 = f32x4.splat(0), r1 = r0, r2 = r0, r3 = r0;
   let p0 = r0, p1 = r0, p2 = r0, p3 = r0;
   let s = state;
   for (let c = 0; c < keyWidth; c++, s += stateRow) {
-    const a = v128.load32_splat(at(token.gate, c));
-    const slow = i32x4.shr_s(a, 31);
-    const k = v128.load32_splat(at(token.erase, c));
-    const x = v128.load32_splat(at(token.query, c));
-    const s0 = v128.load(s), s1 = v128.load(s, 16), s2 = v128.load(s, 32), s3 = v128.load(s, 48);
-    const d0 = fma(a, s0, v128.and(s0, slow));
-    r0 = fma(k, d0, r0);
-    p0 = fma(x, d0, p0);
-    const d1 = fma(a, s1, v128.and(s1, slow));
-    r1 = fma(k, d1, r1);
-    p1 = fma(x, d1, p1);
-    const d2 = fma(a, s2, v128.and(s2, slow));
-    r2 = fma(k, d2, r2);
-    p2 = fma(x, d2, p2);
-    const d3 = fma(a, s3, v128.and(s3, slow));
-    r3 = fma(k, d3, r3);
-    p3 = fma(x, d3, p3);
+    const k = v128.load32_splat(at(token.decayedErase, c));
+    const x = v128.load32_splat(at(token.decayedQuery, c));
+    const s0 = v128.load(s);
+    r0 = fma(k, s0, r0);
+    p0 = fma(x, s0, p0);
+    const s1 = v128.load(s, 16);
+    r1 = fma(k, s1, r1);
+    p1 = fma(x, s1, p1);
+    const s2 = v128.load(s, 32);
+    r2 = fma(k, s2, r2);
+    p2 = fma(x, s2, p2);
+    const s3 = v128.load(s, 48);
+    r3 = fma(k, s3, r3);
+    p3 = fma(x, s3, p3);
   }
-  const b = f32x4.splat(token.beta);
-  const u0 = f32x4.mul(b, f32x4.sub(v128.load(v), r0));
-  const u1 = f32x4.mul(b, f32x4.sub(v128.load(v, 16), r1));
-  const u2 = f32x4.mul(b, f32x4.sub(v128.load(v, 32), r2));
-  const u3 = f32x4.mul(b, f32x4.sub(v128.load(v, 48), r3));
-  const m = f32x4.splat(token.scale);
-  const overlap = f32x4.splat(token.overlap);
-  v128.store(o, f32x4.mul(m, fma(overlap, u0, p0)));
-  v128.store(o, f32x4.mul(m, fma(overlap, u1, p1)), 16);
-  v128.store(o, f32x4.mul(m, fma(overlap, u2, p2)), 32);
-  v128.store(o, f32x4.mul(m, fma(overlap, u3, p3)), 48);
-  writePanel(token, keyWidth, state, stateRow, u0, u1, u2, u3);
+  const u0 = writtenOf(token, v128.load(v), r0), u1 = writtenOf(token, v128.load(v, 16), r1);
+  const u2 = writtenOf(token, v128.load(v, 32), r2), u3 = writtenOf(token, v128.load(v, 48), r3);
+  storeOutput(token, o, p0, u0), storeOutput(token, o + 16, p1, u1);
+  storeOutput(token, o + 32, p2, u2), storeOutput(token, o + 48, p3, u3);
+  if (decay == NONE) writePanel(token, keyWidth, state, stateRow, u0, u1, u2, u3);
+  else decayPanel(token, keyWidth, state, stateRow, u0, u1, u2, u3);
 }
 
 // @ts-ignore: decorator
 @inline function writePanel(token: Token, keyWidth: i32, s: usize, stateRow: usize, u0: v128, u1: v128, u2: v128, u3: v128): void {
   for (let c = 0; c < keyWidth; c++, s += stateRow) {
+    const w = v128.load32_splat(at(token.write, c));
+    v128.store(s, fma(w, u0, v128.load(s)));
+    v128.store(s, fma(w, u1, v128.load(s, 16)), 16);
+    v128.store(s, fma(w, u2, v128.load(s, 32)), 32);
+    v128.store(s, fma(w, u3, v128.load(s, 48)), 48);
+  }
+}
+
+// @ts-ignore: decorator
+@inline function decayPanel(token: Token, keyWidth: i32, s: usize, stateRow: usize, u0: v128, u1: v128, u2: v128, u3: v128): void {
+  for (let c = 0; c < keyWidth; c++, s += stateRow) {
     const a = v128.load32_splat(at(token.gate, c));
-    const slow = i32x4.shr_s(a, 31);
+    const slow = slowMask(a);
     const w = v128.load32_splat(at(token.write, c));
     const s0 = v128.load(s), s1 = v128.load(s, 16), s2 = v128.load(s, 32), s3 = v128.load(s, 48);
-    const d0 = fma(w, u0, fma(a, s0, v128.and(s0, slow)));
-    const d1 = fma(w, u1, fma(a, s1, v128.and(s1, slow)));
-    const d2 = fma(w, u2, fma(a, s2, v128.and(s2, slow)));
-    const d3 = fma(w, u3, fma(a, s3, v128.and(s3, slow)));
-    v128.store(s, d0);
-    v128.store(s, d1, 16);
-    v128.store(s, d2, 32);
-    v128.store(s, d3, 48);
+    v128.store(s, fma(w, u0, fma(a, s0, v128.and(s0, slow))));
+    v128.store(s, fma(w, u1, fma(a, s1, v128.and(s1, slow))), 16);
+    v128.store(s, fma(w, u2, fma(a, s2, v128.and(s2, slow))), 32);
+    v128.store(s, fma(w, u3, fma(a, s3, v128.and(s3, slow))), 48);
   }
 }
 
@@ -169,13 +193,15 @@ export function recurrence_deltaStep_forward(args: usize, begin: i32, end: i32, 
     const last = min(first + job.columns, valueWidth);
     const slot = load<i32>(at(job.initial, row)) * job.valueHeads + head;
     const state = rowAt(job.cuSeqlens, slot, job.keyWidth * valueWidth, 0);
+    // Panels meet a state four lines of a row apart: read along its rows first, it comes as fast as memory gives it.
+    store<i32>(token.panel, touchRows(at(state, first), valueWidth, job.keyWidth, last - first));
     loadToken(job, token, row, head);
     for (let column = first; column < last; column += 16) {
       const v = rowAt(job.v, row, job.vRow, head * valueWidth + column);
       const to = rowAt(o, row, oRow, head * valueWidth + column);
       const width = min(16, last - column);
       if (width < 16 || ordered) passStaged(token, job.keyWidth, at(state, column), valueWidth, v, to, width);
-      else passPanel(token, job.keyWidth, at(state, column), (<usize>valueWidth) << 2, v, to);
+      else passPanel(token, job.keyWidth, at(state, column), (<usize>valueWidth) << 2, v, to, job.decay);
     }
   }
 }

@@ -64,13 +64,18 @@ function gatherTaps(weight: usize, channel: i32, lanes: i32, width: i32, taps: u
   return loadLanes(initial + ((<usize>((row - first + past) * channels)) << 2), lanes);
 }
 
-/** Four taps of four channels over rows that all have three rows before them: what was read stays in registers. */
-function forwardFour(x: usize, step: usize, from: i32, to: i32, y: usize, yStep: usize, taps: usize, bias: v128, silu: bool): void {
-  let source = x + <usize>(from - 3) * step;
-  let x0 = v128.load(source);
-  let x1 = v128.load(source + step);
-  let x2 = v128.load(source + 2 * step);
-  source += 3 * step;
+/**
+ * Four taps of four channels: what was read stays in registers. The three rows before the first one lie `pastStep` apart, or
+ * are zero without a place.
+ */
+function forwardFour(x: usize, step: usize, past: usize, pastStep: usize, from: i32, to: i32, y: usize, yStep: usize, taps: usize, bias: v128, silu: bool): void {
+  let x0 = f32x4.splat(0), x1 = x0, x2 = x0;
+  if (past != 0) {
+    x0 = v128.load(past);
+    x1 = v128.load(past + pastStep);
+    x2 = v128.load(past + 2 * pastStep);
+  }
+  let source = x + <usize>from * step;
   let target = y + <usize>from * yStep;
   for (let t = from; t < to; t++) {
     const x3 = v128.load(source);
@@ -85,6 +90,30 @@ function forwardFour(x: usize, step: usize, from: i32, to: i32, y: usize, yStep:
     x2 = x3;
     source += step;
     target += yStep;
+  }
+}
+
+/** A few channels of one token: a call of memory.copy takes longer than they do. */
+function copyRow(to: usize, from: usize, bytes: usize): void {
+  let i: usize = 0;
+  for (; i + 16 <= bytes; i += 16) v128.store(to + i, v128.load(from + i));
+  for (; i < bytes; i += 4) store<f32>(to + i, load<f32>(from + i));
+}
+
+/** One token of whole vectors of channels behind three carried ones, four taps: a step, in which nothing is used twice. */
+function stepFour(x: usize, past: usize, pastStep: usize, weight: usize, bias: usize, y: usize, bytes: usize, silu: bool): void {
+  for (let at: usize = 0; at < bytes; at += 16) {
+    const w = weight + (at << 2), before = past + at;
+    const a = v128.load(w), b = v128.load(w, 16), c = v128.load(w, 32), d = v128.load(w, 48);
+    const ab = i32x4.shuffle(a, b, 0, 4, 1, 5), cd = i32x4.shuffle(c, d, 0, 4, 1, 5);
+    const ab2 = i32x4.shuffle(a, b, 2, 6, 3, 7), cd2 = i32x4.shuffle(c, d, 2, 6, 3, 7);
+    let z = bias == 0 ? f32x4.splat(0) : v128.load(bias + at);
+    z = fma(v128.load(before), i32x4.shuffle(ab, cd, 0, 1, 4, 5), z);
+    z = fma(v128.load(before + pastStep), i32x4.shuffle(ab, cd, 2, 3, 6, 7), z);
+    z = fma(v128.load(before + 2 * pastStep), i32x4.shuffle(ab2, cd2, 0, 1, 4, 5), z);
+    z = fma(v128.load(x + at), i32x4.shuffle(ab2, cd2, 2, 3, 6, 7), z);
+    if (silu) z = f32x4.mul(z, sigmoid(z));
+    v128.store(y + at, z);
   }
 }
 
@@ -104,7 +133,15 @@ export function shortConv_block_forward(args: usize, begin: i32, end: i32, scrat
     const first = firstRow(args, flags, n, time);
     const last = firstRow(args, flags, n + 1, time);
     const stateRow = (<usize>(n * past * channels)) << 2;
-    for (let row = first; row < last; row += ROWS) {
+    const stateStep = (<usize>channels) << 2;
+    const isStep = last - first == 1 && width == 4 && (to & 3) == 0 && (flags & HAS_INITIAL) != 0;
+    if (isStep) {
+      const at = (<usize>from) << 2;
+      const bias = (flags & HAS_BIAS) != 0 ? pointerAt(args, 2) + at : 0;
+      const x = pointerAt(args, 0) + at + <usize>first * step, y = pointerAt(args, 5) + at + <usize>first * yStep;
+      stepFour(x, pointerAt(args, 3) + stateRow + at, stateStep, pointerAt(args, 1) + (at << 2), bias, y, (<usize>(to - from)) << 2, (flags & SILU) != 0);
+    }
+    for (let row = isStep ? last : first; row < last; row += ROWS) {
       const stop = min(row + ROWS, last);
       for (let c = from; c < to; c += 4) {
         const lanes = min(4, to - c);
@@ -115,8 +152,12 @@ export function shortConv_block_forward(args: usize, begin: i32, end: i32, scrat
         const x = pointerAt(args, 0) + at;
         const y = pointerAt(args, 5) + at;
         const silu = (flags & SILU) != 0;
-        const quick = width == 4 && lanes == 4 ? max(row, min(stop, first + 3)) : stop;
-        for (let t = row; t < quick; t++) {
+        if (width == 4 && lanes == 4) {
+          if (row == first) forwardFour(x, step, initial, stateStep, row, stop, y, yStep, scratch, bias, silu);
+          else forwardFour(x, step, x + <usize>(row - 3) * step, step, row, stop, y, yStep, scratch, bias, silu);
+          continue;
+        }
+        for (let t = row; t < stop; t++) {
           let z = bias;
           for (let j = 0; j < width; j++) {
             const source = token(x, step, t - past + j, first, initial, past, channels, lanes);
@@ -125,18 +166,16 @@ export function shortConv_block_forward(args: usize, begin: i32, end: i32, scrat
           if (silu) z = f32x4.mul(z, sigmoid(z));
           storeLanes(y + <usize>t * yStep, z, lanes);
         }
-        if (quick < stop) forwardFour(x, step, quick, stop, y, yStep, scratch, bias, silu);
       }
     }
     if ((flags & HAS_FINAL) == 0) continue;
-    for (let c = from; c < to; c += 4) {
-      const lanes = min(4, to - c);
-      const at = (<usize>c) << 2;
-      const initial = (flags & HAS_INITIAL) != 0 ? pointerAt(args, 3) + stateRow + at : 0;
-      for (let i = 0; i < past; i++) {
-        const x = token(pointerAt(args, 0) + at, step, last - past + i, first, initial, past, channels, lanes);
-        storeLanes(pointerAt(args, 6) + stateRow + at + ((<usize>(i * channels)) << 2), x, lanes);
-      }
+    const at = (<usize>from) << 2, bytes = (<usize>(to - from)) << 2;
+    for (let i = 0; i < past; i++) {
+      const row = last - past + i;
+      const kept = pointerAt(args, 6) + stateRow + at + <usize>i * stateStep;
+      if (row >= first) copyRow(kept, pointerAt(args, 0) + at + <usize>row * step, bytes);
+      else if ((flags & HAS_INITIAL) == 0) memory.fill(kept, 0, bytes);
+      else copyRow(kept, pointerAt(args, 3) + stateRow + at + <usize>(row - first + past) * stateStep, bytes);
     }
   }
 }
