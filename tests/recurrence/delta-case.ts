@@ -208,7 +208,7 @@ export function runForward(
   const states = stateCount(of) * keyWidth * valueWidth;
   const finalState = place.flat(states);
   const keptStates = options.kept === true ? place.flat(deltaPlan(job).keptLength) : undefined;
-  device.run(deltaForward(form, job, { o, finalState, keptStates }));
+  device.run(deltaForward(device, form, job, { o, finalState, keptStates }));
   return {
     output: place.read(o, n, valueHeads * valueWidth),
     finalState: place.read({ slice: finalState, stride: Math.max(1, states) }, 1, states),
@@ -280,7 +280,9 @@ export function runBackward(
   const valueRow = valueHeads * valueWidth;
   const states = stateCount(of) * keyWidth * valueWidth;
   const keptStates = place.flat(deltaPlan(job).keptLength);
-  device.run(deltaForward(options.form ?? "recurrent", job, { o: place.rows(n, valueRow), keptStates }));
+  device.run(
+    deltaForward(device, options.form ?? "recurrent", job, { o: place.rows(n, valueRow), keptStates }),
+  );
   const gateRow = of.decay === "key" ? valueHeads * keyWidth : valueHeads;
   const dq = place.rows(n, keyRow);
   const dEraseKey = place.rows(n, keyRow);

@@ -2,11 +2,11 @@
 import type { Device, Kernel, Slice } from "../../device/device.ts";
 import type { DType } from "../../tensor/dtype.ts";
 import type { AddOperands, AddOptions, AddRule } from "./add.ts";
-import { addFlagsOf, chunkOf, decayTableFloats, defaultChunk, sideBySide, sideBySideBytes } from "./add.ts";
+import { addFlagsOf, chunkOf, decayTableFloats, defaultChunk } from "./add.ts";
 import { addBackwardHost } from "./add-backward-host.ts";
 import { addPartsHost } from "./add-host.ts";
 import type { Decay, Rows, Sizes } from "./problem.ts";
-import { checkSizes, sequenceCount } from "./problem.ts";
+import { checkSizes, sequenceCount, sideBySide, sideBySideBytes } from "./problem.ts";
 
 /** The backward of every causal form. */
 export const addBackwardKernel: Kernel = { key: "recurrence.addChunkwise.backward", host: addBackwardHost };

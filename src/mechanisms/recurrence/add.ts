@@ -4,7 +4,7 @@ import { UnsupportedError } from "../../errors.ts";
 import type { Pointwise } from "../feature-maps/pointwise.ts";
 import { addFlags, addForwardHost, addStepHost, mapShift } from "./add-host.ts";
 import type { Decay, Packed, Rows, Sizes } from "./problem.ts";
-import { checkSizes, decayCodes, sequenceCount } from "./problem.ts";
+import { checkSizes, decayCodes, sequenceCount, sideBySide } from "./problem.ts";
 
 /** Chunk by chunk: scores inside a chunk, the state between chunks. */
 export const addChunkwiseKernel: Kernel = { key: "recurrence.addChunkwise.forward", host: addForwardHost };
@@ -83,27 +83,6 @@ function columnsPerUnit(device: Device, heads: number, valueWidth: number): numb
   if (threads === 1 || heads % threads === 0 || heads >= 4 * threads) return valueWidth;
   const blocks = Math.ceil((2 * threads) / heads);
   return Math.max(16, Math.ceil(valueWidth / blocks / 16) * 16);
-}
-
-/** States of heads walked side by side stay within this much of the second cache. */
-export const sideBySideBytes = 2 ** 18;
-
-/**
- * How many neighbours a unit walks side by side: their rows share pages and prefetched lines. A divisor of those of one
- * sequence that leaves every thread as much to do as the others. Never changes a bit.
- */
-export function sideBySide(
-  device: Device,
-  sequences: number,
-  perSequence: number,
-  stateBytes: number,
-): number {
-  const { threads } = device.info();
-  for (let count = Math.min(8, perSequence, Math.floor(sideBySideBytes / stateBytes)); count > 1; count--) {
-    const units = (sequences * perSequence) / count;
-    if (perSequence % count === 0 && (units % threads === 0 || units >= 4 * threads)) return count;
-  }
-  return 1;
 }
 
 const padded = (n: number): number => (n + 3) & ~3;

@@ -225,7 +225,7 @@ test("delta backward needs little memory beside its operands", () => {
     const backward = deltaBackward(job, {
       ...{ keptStates: slice, dO: rows, dq: rows, dEraseKey: rows, dv: rows, dBeta: rows, dg: g },
     });
-    const forward = deltaForward("recurrent", job, { o: rows });
+    const forward = deltaForward(device, "recurrent", job, { o: rows });
     const extra = 4 * deltaPlan(job).keptLength + 2 * Math.max(backward.scratchBytes, forward.scratchBytes);
     assert.ok(extra <= 0.03 * operands, `${decay}: ${extra} of ${operands} bytes`);
   }

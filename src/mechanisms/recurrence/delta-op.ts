@@ -78,7 +78,7 @@ const op: Op<DeltaInputs, DeltaOptions, { output: Tensor; finalState: Tensor }, 
       options.form !== "parallel" && Object.values(inputs).some((input) => input?.requiresGrad);
     const kept = isRecorded ? create([deltaPlan(job).keptLength]) : undefined;
     const outputs = { o: contiguousRows(output, 2), finalState: finalState.layout, keptStates: kept?.layout };
-    v.device.run(deltaForward(options.form, job, outputs));
+    v.device.run(deltaForward(v.device, options.form, job, outputs));
     return { outputs: { output, finalState }, saved: kept };
   },
   backward({ inputs, options, outputs, saved, grads }) {
@@ -116,7 +116,9 @@ const op: Op<DeltaInputs, DeltaOptions, { output: Tensor; finalState: Tensor }, 
 function keptAgain(v: Tensor, job: DeltaJob): Tensor {
   const kept = empty(v.device, [deltaPlan(job).keptLength], { dtype: v.dtype });
   const output = empty(v.device, v.shape, { dtype: v.dtype });
-  v.device.run(deltaForward("recurrent", job, { o: contiguousRows(output, 2), keptStates: kept.layout }));
+  v.device.run(
+    deltaForward(v.device, "recurrent", job, { o: contiguousRows(output, 2), keptStates: kept.layout }),
+  );
   return kept;
 }
 

@@ -7,12 +7,16 @@ const headBytes = 1024;
 /** Tokens of a tile in the token-after-token kernels. */
 const tile = 32;
 
-/** Token after token: a tile of packed rows and the state of `columns` columns. */
-export function recurrentScratch(sizes: Sizes, columns: number): number {
+/** Floats of a pair's slot. */
+const pair = 24;
+
+/** Token after token: a tile, and what each of `together` units carries with a state of `columns` columns. */
+export function recurrentScratch(sizes: Sizes, columns: number, together: number): number {
   const stride = ceilTo(sizes.keyWidth, 4);
   const values = ceilTo(columns, 16);
-  const floats = 64 + 42 * tile + 9 * stride + 4 * stride * tile + (sizes.keyWidth + 4) * values;
-  return headBytes + 4 * floats;
+  const shared = (16 + values + 2) * tile + pair * (tile / 2 + 1) + 2 * stride + 4 * stride * tile;
+  const carried = ceilTo(4 * values + pair + 3 * stride, 16) + sizes.keyWidth * values;
+  return headBytes + 4 * (shared + together * carried);
 }
 
 /** One token: its rows and a panel of the state. */

@@ -2,15 +2,23 @@
  * The write-delta half of the recurrence: S <- exp(g) ∘ S, u = beta (v − Sᵀk), S <- S + k uᵀ, o = scale · Sᵀq, with
  * decay none, per head, per token or per key channel, as kernels and as functions that lay out their dispatches.
  */
-import type { Dispatch, Kernel, Slice } from "../../device/device.ts";
+import type { Device, Dispatch, Kernel, Slice } from "../../device/device.ts";
 import { UnsupportedError } from "../../errors.ts";
 import { hostForward, hostStep } from "./delta-host.ts";
 import { hostBackward } from "./delta-host-backward.ts";
 import type { DeltaJob, DeltaPlan } from "./delta-job.ts";
-import { checkDelta, deltaOrder, deltaPlan, flagBits, sharedArguments, unitColumns } from "./delta-job.ts";
+import {
+  ceilTo,
+  checkDelta,
+  deltaOrder,
+  deltaPlan,
+  flagBits,
+  sharedArguments,
+  unitColumns,
+} from "./delta-job.ts";
 import { backwardScratch, chunkwiseScratch, recurrentScratch, stepScratch } from "./delta-scratch.ts";
 import type { Rows } from "./problem.ts";
-import { sequenceCount } from "./problem.ts";
+import { sequenceCount, sideBySide } from "./problem.ts";
 
 export type { DeltaJob, DeltaOrder, DeltaPlan } from "./delta-job.ts";
 export { deltaOrder, deltaPlan } from "./delta-job.ts";
@@ -66,12 +74,18 @@ function formPlan(form: DeltaForm, job: DeltaJob): DeltaPlan {
  * `parallel` makes every T × T pair at once and is meant for short sequences. All give the same values within float32
  * rounding; what a prefix gets never depends on what follows it.
  *
+ * @param device Where it will run: how many heads a unit walks side by side depends on its threads, no bit of a result does.
  * @param form How the work is done.
  * @param job q, keys [B,T,H,K], v [B,T,HV,V], beta [B,T,HV], g [HV] | [B,T,HV] | [B,T,HV,K], initial state [N,HV,K,V].
  * @param outputs o [B,T,HV,V], and where they are wanted the final state and the states that backward needs.
  * @throws ShapeError where axes contradict each other; UnsupportedError for an order of reads that a form cannot do.
  */
-export function deltaForward(form: DeltaForm, job: DeltaJob, outputs: DeltaOutputs): Dispatch {
+export function deltaForward(
+  device: Device,
+  form: DeltaForm,
+  job: DeltaJob,
+  outputs: DeltaOutputs,
+): Dispatch {
   const who = `recurrence.delta.${form}`;
   checkDelta(who, job);
   const order = job.order ?? deltaOrder;
@@ -88,16 +102,21 @@ export function deltaForward(form: DeltaForm, job: DeltaJob, outputs: DeltaOutpu
   const { buffers, ints } = sharedArguments(job, plan, columns, flags);
   const nothing = job.q.slice;
   const { sizes } = job;
+  const { valueHeads, keyWidth, valueWidth } = sizes;
+  const sequences = sequenceCount(sizes, job.packed);
+  const perSequence = valueHeads * Math.ceil(valueWidth / columns);
+  const together =
+    form === "recurrent" ? sideBySide(device, sequences, perSequence, 4 * keyWidth * ceilTo(columns, 16)) : 1;
   return {
     kernel: forwardKernels[form],
     buffers: [...buffers, outputs.o.slice, outputs.finalState ?? nothing, outputs.keptStates ?? nothing],
-    ints: [...ints, outputs.o.stride],
+    ints: [...ints, outputs.o.stride, ...(form === "recurrent" ? [together] : [])],
     floats: [job.scale],
-    units: sequenceCount(sizes, job.packed) * sizes.valueHeads * Math.ceil(sizes.valueWidth / columns),
+    units: (sequences * perSequence) / together,
     work: forwardWork(job),
     scratchBytes:
       form === "recurrent"
-        ? recurrentScratch(sizes, columns)
+        ? recurrentScratch(sizes, columns, together)
         : chunkwiseScratch(sizes, columns, plan.chunk, job.decay === "key"),
   };
 }

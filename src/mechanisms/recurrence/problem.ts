@@ -1,5 +1,5 @@
 /** What every kernel of the recurrence is told about its job: sizes, where rows lie, which rows make a sequence. */
-import type { Slice } from "../../device/device.ts";
+import type { Device, Slice } from "../../device/device.ts";
 import { ShapeError } from "../../errors.ts";
 import type { TypedArray } from "../../tensor/dtype.ts";
 
@@ -67,4 +67,25 @@ export function checkSizes(who: string, sizes: Sizes, packed: Packed | undefined
       `[${who}] packed sequences share one batch row: expected B 1, got B ${batch}`,
       "Lay the sequences one after another along T.",
     );
+}
+
+/** States of heads walked side by side stay within this much of the second cache. */
+export const sideBySideBytes = 2 ** 18;
+
+/**
+ * How many neighbours a unit walks side by side: their rows share pages and prefetched lines. A divisor of those of one
+ * sequence that leaves every thread as much to do as the others. Never changes a bit.
+ */
+export function sideBySide(
+  device: Device,
+  sequences: number,
+  perSequence: number,
+  stateBytes: number,
+): number {
+  const { threads } = device.info();
+  for (let count = Math.min(8, perSequence, Math.floor(sideBySideBytes / stateBytes)); count > 1; count--) {
+    const units = (sequences * perSequence) / count;
+    if (perSequence % count === 0 && (units % threads === 0 || units >= 4 * threads)) return count;
+  }
+  return 1;
 }

@@ -27,6 +27,9 @@ const layouts: readonly Layout[] = [
 /** How the state decays in a sweep: not, by one slow or fast gate, or by a gate of either kind for each row. */
 type Gate = "none" | "slow" | "fast" | "key";
 
+/** Byte of a pair's slot from which on it says where its rows lie. */
+const ROWS = 56;
+
 const at = (bytes: number): string => (bytes === 0 ? "" : `, ${bytes}`);
 const indent = (lines: readonly string[], depth = 1): string[] =>
   lines.map((line) => `${"  ".repeat(depth)}${line}`);
@@ -34,12 +37,11 @@ const indent = (lines: readonly string[], depth = 1): string[] =>
 const header = `// One pass of a state panel over a tile of tokens, two at a time.
 import { fma } from "../../../../device/wasm/kernels/simd.as";
 import { slowMask } from "../delta-job.as";
-import { COEFFICIENTS, FAST, SLOW } from "../delta-pack.as";
+import { FAST, PAIR, SLOW } from "../delta-pack.as";
 import { Work } from "../delta-work.as";
 `;
 
-const decayed: Readonly<Record<Gate, (i: number) => string>> = {
-  none: (i) => `z${i}`,
+const decayed: Readonly<Record<Exclude<Gate, "none">, (i: number) => string>> = {
   slow: (i) => `fma(a, z${i}, z${i})`,
   fast: (i) => `f32x4.mul(a, z${i})`,
   key: (i) => `fma(a, z${i}, v128.and(z${i}, slow))`,
@@ -49,23 +51,23 @@ const decayed: Readonly<Record<Gate, (i: number) => string>> = {
 const isHeld = (gate: Gate, { name }: Layout): boolean =>
   name !== "Plain" && (gate === "none" || gate === "key");
 
-/** A row takes its decay and what the pair before wrote; e is the row afterwards. */
+/** A row takes its decay and what the pair before wrote; z is the row afterwards. */
 function updateRow(gate: Gate, layout: Layout): string[] {
   const { name, vectors } = layout;
   const loads: Readonly<Record<Gate, string[]>> = {
     none: [],
     slow: ["const a = v128.load32_splat(c, 48);"],
     fast: ["const a = v128.load32_splat(c, 48);"],
-    key: ["const a = v128.load32_splat(before, 8);", "const slow = slowMask(a);"],
+    key: ["const a = v128.load32_splat(gate);", "const slow = slowMask(a);"],
   };
   const written = (token: number, i: number): string =>
     isHeld(gate, layout) ? `${token === 0 ? "u" : "y"}${i}` : `v128.load(u${at(64 * token + 16 * i)})`;
   const steps: ((i: number) => string)[] = [
-    (i) => `const z${i} = v128.load(s${at(16 * i)});`,
-    (i) => `let e${i} = ${decayed[gate](i)};`,
-    (i) => `e${i} = fma(w, ${written(0, i)}, e${i});`,
-    (i) => `e${i} = fma(y, ${written(1, i)}, e${i});`,
-    (i) => `v128.store(s, e${i}${at(16 * i)});`,
+    (i) => `let z${i} = v128.load(s${at(16 * i)});`,
+    ...(gate === "none" ? [] : [(i: number) => `z${i} = ${decayed[gate](i)};`]),
+    (i) => `z${i} = fma(w, ${written(0, i)}, z${i});`,
+    (i) => `z${i} = fma(y, ${written(1, i)}, z${i});`,
+    (i) => `v128.store(s, z${i}${at(16 * i)});`,
   ];
   // A store keeps the next vector's loads behind it.
   const ordered =
@@ -74,9 +76,11 @@ function updateRow(gate: Gate, layout: Layout): string[] {
       : vectors.flatMap((i) => steps.map((step) => step(i)));
   return [
     ...loads[gate],
-    "const w = v128.load32_splat(before), y = v128.load32_splat(before, 4);",
+    "const w = v128.load32_splat(w1), y = v128.load32_splat(w2);",
     ...ordered,
-    "before += 16;",
+    "w1 += 4;",
+    "w2 += 4;",
+    ...(gate === "key" ? ["gate += 4;"] : []),
     "s += 64;",
   ];
 }
@@ -84,16 +88,19 @@ function updateRow(gate: Gate, layout: Layout): string[] {
 /** What both tokens retrieve (r, t) and read (p, x), in the order in which they are declared. */
 const sums = ["r", "t", "p", "x"] as const;
 
+/** The rows that they are products with, and where a pair says where these lie. */
+const readRows = ["k1", "k2", "q1", "q2"] as const;
+
 /** Adds a row to the sums: the last first, so that V8 before 12 leaves each factor beside its products. */
 function readRow({ vectors }: Layout): string[] {
   return [
     ...[...sums.entries()]
       .reverse()
       .flatMap(([i, sum]) => [
-        `const m${i} = v128.load32_splat(row${at(4 * i)});`,
-        ...vectors.map((v) => `${sum}${v} = fma(m${i}, e${v}, ${sum}${v});`),
+        `const m${i} = v128.load32_splat(${readRows[i]});`,
+        ...vectors.map((v) => `${sum}${v} = fma(m${i}, z${v}, ${sum}${v});`),
       ]),
-    "row += 16;",
+    ...readRows.map((row) => `${row} += 4;`),
   ];
 }
 
@@ -109,21 +116,21 @@ function rows(gate: Gate, layout: Layout): string[] {
   if (gate === "key") {
     // Gates of both kinds beside eight sums are too much for the registers: two loops.
     return [
-      "const panel = s, written = before + (end - row);",
-      "while (before < written) {",
+      "const panel = s, written = w1 + bytes;",
+      "while (w1 < written) {",
       ...indent(updateRow(gate, layout)),
       "}",
       "s = panel;",
-      "while (row < end) {",
+      "while (k1 < end) {",
       ...indent([
-        ...layout.vectors.map((i) => `const e${i} = v128.load(s${at(16 * i)});`),
+        ...layout.vectors.map((i) => `const z${i} = v128.load(s${at(16 * i)});`),
         ...readRow(layout),
         "s += 64;",
       ]),
       "}",
     ];
   }
-  return ["while (row < end) {", ...indent([...updateRow(gate, layout), ...readRow(layout)]), "}"];
+  return ["while (k1 < end) {", ...indent([...updateRow(gate, layout), ...readRow(layout)]), "}"];
 }
 
 /** The loops of a variant: which one runs is known before the first row. */
@@ -163,15 +170,24 @@ function finish({ vectors }: Layout): string[] {
 const nameOf = (part: string, key: boolean, { name }: Layout): string =>
   `${part}${key ? "Keys" : "Scalars"}${name}`;
 
+/** Where the rows lie that the pair in slot c writes, and their gates. */
+function writtenRows(key: boolean): string[] {
+  const rows = ["w1", "w2", ...(key ? ["gate"] : [])];
+  return [`let ${rows.map((row, i) => `${row} = <usize>load<u32>(c, ${ROWS + 16 + 4 * i})`).join(", ")};`];
+}
+
 /** One pair over one block of columns; `c` are the coefficients of the pair before it. */
 function pair(key: boolean, layout: Layout): string {
   const names = sums.flatMap((sum) => layout.vectors.map((i) => `${sum}${i}`));
   return [
-    `function ${nameOf("pair", key, layout)}(c: usize, s: usize, row: usize, end: usize, before: usize, u: usize, v: usize, v2: usize, o: usize, o2: usize): void {`,
+    `function ${nameOf("pair", key, layout)}(c: usize, s: usize, bytes: usize, u: usize, v: usize, v2: usize, o: usize, o2: usize): void {`,
     ...indent([
+      ...writtenRows(key),
+      `let ${readRows.map((row, i) => `${row} = <usize>load<u32>(c + PAIR, ${ROWS + 4 * i})`).join(", ")};`,
+      "const end = k1 + bytes;",
       `let ${names.map((name) => `${name} = f32x4.splat(0)`).join(", ")};`,
       ...choose(key, (gate) => [...holdWritten(gate, layout), ...rows(gate, layout)]),
-      "c += COEFFICIENTS;",
+      "c += PAIR;",
       ...finish(layout),
     ]),
     "}",
@@ -182,15 +198,17 @@ function pair(key: boolean, layout: Layout): string {
 /** What the pair in slot 0 wrote, and its decay. */
 function last(key: boolean, layout: Layout): string {
   return [
-    `function ${nameOf("last", key, layout)}(c: usize, s: usize, before: usize, end: usize, u: usize): void {`,
-    ...indent(
-      choose(key, (gate) => [
+    `function ${nameOf("last", key, layout)}(c: usize, s: usize, bytes: usize, u: usize): void {`,
+    ...indent([
+      ...writtenRows(key),
+      "const end = w1 + bytes;",
+      ...choose(key, (gate) => [
         ...holdWritten(gate, layout),
-        "while (before < end) {",
+        "while (w1 < end) {",
         ...indent(updateRow(gate, layout)),
         "}",
       ]),
-    ),
+    ]),
     "}",
     "",
   ].join("\n");
@@ -204,18 +222,16 @@ function sweep(key: boolean, layout: Layout): string {
     `function ${nameOf("sweep", key, layout)}(work: Work, panel: usize, keyWidth: i32, blocks: i32, u: usize, v: usize, vRow: usize, o: usize, oRow: usize): void {`,
     ...indent([
       "const tokens = work.tokens;",
-      "const pairBytes = (<usize>work.stride) << 4, rowsBytes = (<usize>keyWidth) << 4;",
+      "const bytes = (<usize>keyWidth) << 2;",
       `const other = panel + ${layout.apart};`,
-      "let c = work.coefficients, before = work.writes, row = work.rows + pairBytes;",
+      "let c = work.pairs;",
       "for (let t = 0; t < tokens; t += 2) {",
       ...indent([
         "const second = t + 1 < tokens;",
         "const v2 = second ? v + vRow : v, o2 = second ? o + oRow : work.spare;",
-        `${one}(c, panel, row, row + rowsBytes, before, u, v, v2, o, o2);`,
-        `if (blocks > 1) ${one}(c, other, row, row + rowsBytes, before, u + ${4 * further}, v + ${further}, v2 + ${further}, o + ${further}, o2 + ${further});`,
-        "c += COEFFICIENTS;",
-        "before += pairBytes;",
-        "row += pairBytes;",
+        `${one}(c, panel, bytes, u, v, v2, o, o2);`,
+        `if (blocks > 1) ${one}(c, other, bytes, u + ${4 * further}, v + ${further}, v2 + ${further}, o + ${further}, o2 + ${further});`,
+        "c += PAIR;",
         "v += vRow << 1;",
         "o += oRow << 1;",
       ]),
@@ -243,11 +259,11 @@ function entry(key: boolean): string {
     "}",
     "",
     `export function end${kind}(work: Work, panel: usize, keyWidth: i32, u: usize): void {`,
-    "  const c = work.coefficients, before = work.writes, end = before + ((<usize>keyWidth) << 4);",
+    "  const c = work.pairs, bytes = (<usize>keyWidth) << 2;",
     ...byTier((layout) =>
       layout === "Wide"
-        ? `last${kind}Wide(c, panel, before, end, u);`
-        : `{ last${kind}${layout}(c, panel, before, end, u); last${kind}${layout}(c, panel + 32, before, end, u + 128); }`,
+        ? `last${kind}Wide(c, panel, bytes, u);`
+        : `{ last${kind}${layout}(c, panel, bytes, u); last${kind}${layout}(c, panel + 32, bytes, u + 128); }`,
     ),
     "}",
     "",

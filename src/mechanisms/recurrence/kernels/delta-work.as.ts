@@ -3,14 +3,23 @@
 /** What one thread works on: a tile of tokens and the state of one unit. */
 // @ts-ignore: decorator
 @unmanaged export class Work {
-  /** Panels [K][16] of the unit's columns, one after another. */
+  /** What the units side by side carry from tile to tile, the bytes of one, and of the one whose turn it is: */
+  carried: usize;
+  carriedBytes: usize;
+  /** panels [K][16] of its columns, one after another; */
   state: usize;
-  /** Two tokens at a time: four floats a key channel and pair of what is read and of what is written; coefficients. */
+  /** the pair before the tile. */
+  before: usize;
+  /** Its sequence and value head as one number, its value head, its first value column and the one behind its last. */
+  pair: i32;
+  head: i32;
+  first: i32;
+  end: i32;
+  /** Two tokens at a time: a slot a pair, and rows with decays per channel, four that are read and three for writing. */
+  pairs: usize;
   rows: usize;
   writes: usize;
-  coefficients: usize;
-  pair: usize;
-  /** A row of zeros: the second token of a pair that has none. */
+  /** A row of zeros, the second token of a pair that has none, and one of gates that change nothing. */
   nothing: usize;
   /** 32 floats for its output. */
   spare: usize;
@@ -25,7 +34,7 @@
   overlap: usize;
   /** The values that the pair or token before wrote: 16 floats for each of its two, block of columns after block. */
   u: usize;
-  /** Staged rows of 16 values and outputs for a panel that is not full. */
+  /** Rows of 16 values for a panel that is not full; a tile's outputs, which go to memory together. */
   values: usize;
   outputs: usize;
   o: usize;
