@@ -48,19 +48,17 @@ export function loadState(
   }
   const history = historyIn(tensors);
   const { states, device } = model;
-  const before = states.tokens(slot);
-  states.place(slot, history.position);
-  const writes = [...states.partsOf(slot)].map(([name, part]) => {
+  // Before room is made: a position that is wrong may be a large one.
+  for (const [name, shape] of states.shapesAt(history.position)) {
     const entry = tensors.get(`state.${name}`);
-    if (entry === undefined || entry.shape.join() !== part.shape.join()) {
-      states.place(slot, before);
-      throw new FormatError(
-        `[session] part ${name} of the state does not fit: expected [${part.shape.join(", ")}], got ${entry ? `[${entry.shape.join(", ")}]` : "none"}`,
-      );
-    }
-    return { part, values: toFloat32(entry) };
-  });
-  for (const { part, values } of writes) device.write(part.layout, Float32Array.from(values));
+    if (entry !== undefined && entry.shape.join() === shape.join()) continue;
+    throw new FormatError(
+      `[session] part ${name} of the state does not fit: expected [${shape.join(", ")}], got ${entry ? `[${entry.shape.join(", ")}]` : "none"}`,
+    );
+  }
+  states.place(slot, history.position);
+  for (const [name, part] of states.partsOf(slot))
+    device.write(part.layout, Float32Array.from(toFloat32(tensors.get(`state.${name}`)!)));
   const logits = tensors.get("logits");
   return { history, logits: logits && Float32Array.from(toFloat32(logits)) };
 }

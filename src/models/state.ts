@@ -7,6 +7,12 @@ import { allocateArray } from "../tensor/dtype.ts";
 
 type Parts = Record<string, Tensor>;
 
+/** Sequences that slabs have room for, and tokens of each where they grow. */
+interface SlabSize {
+  readonly slots: number;
+  readonly capacity: number;
+}
+
 /** The states of one layer for one call; it notes whether anybody asked how long the sequences are. */
 class LayerView implements LayerState {
   readonly parts: Parts;
@@ -60,8 +66,9 @@ export class ModelState {
     this.specs = layers.map((layer) => layer.stateSpec);
     this.capacity = capacity;
     this.seen = new Array<number>(slots).fill(0);
+    const size = { slots, capacity };
     this.layers = this.specs.map((parts) =>
-      Object.fromEntries(Object.entries(parts).map(([name, spec]) => [name, this.slab(spec)])),
+      Object.fromEntries(Object.entries(parts).map(([name, spec]) => [name, this.slab(spec, size)])),
     );
   }
 
@@ -70,11 +77,11 @@ export class ModelState {
     return this.count;
   }
 
-  /** Makes room for more sequences; the ones there stay where they are. */
+  /** Makes room for more sequences; the ones there stay where they are. Without the memory for it nothing changes. */
   addSlots(count: number): void {
     const before = this.count;
-    this.count += count;
     this.replace(
+      { slots: before + count, capacity: this.capacity },
       () => true,
       (fresh, old) => copyInto(headOf(fresh, before), old),
     );
@@ -183,6 +190,13 @@ export class ModelState {
     }
   }
 
+  /** Shapes of the parts of a slot that has seen so many tokens, by `layer.part`. */
+  *shapesAt(tokens: number): Generator<[name: string, shape: readonly number[]]> {
+    for (const [i, parts] of this.specs.entries())
+      for (const [name, { shape, cache }] of Object.entries(parts))
+        yield [`${i}.${name}`, cache ? [tokens, ...shape.slice(1)] : shape];
+  }
+
   /** Sets the number of tokens seen, after parts were written from outside; makes room for them. */
   place(slot: number, tokens: number): void {
     if (tokens > this.capacity) this.grow(tokens);
@@ -194,15 +208,15 @@ export class ModelState {
     for (const parts of this.layers) for (const part of Object.values(parts)) part.dispose();
   }
 
-  private slab(spec: StateSpec): Tensor {
-    const shape = spec.cache ? [this.capacity, ...spec.shape.slice(1)] : spec.shape;
-    return full(this.device, [this.slots, ...shape], spec.initial ?? 0, { persistent: true });
+  private slab(spec: StateSpec, { slots, capacity }: SlabSize): Tensor {
+    const shape = spec.cache ? [capacity, ...spec.shape.slice(1)] : spec.shape;
+    return full(this.device, [slots, ...shape], spec.initial ?? 0, { persistent: true });
   }
 
   private grow(capacity: number): void {
     const before = this.capacity;
-    this.capacity = capacity;
     this.replace(
+      { slots: this.slots, capacity },
       (spec) => spec.cache,
       (fresh, old) => {
         for (let slot = 0; slot < this.slots; slot++)
@@ -211,18 +225,29 @@ export class ModelState {
     );
   }
 
-  /** New slabs of the present size for some parts, filled from the old ones. */
-  private replace(chosen: (spec: StateSpec) => boolean, fill: (fresh: Tensor, old: Tensor) => void): void {
-    this.version++;
-    for (const [i, parts] of this.layers.entries()) {
-      for (const [name, old] of Object.entries(parts)) {
-        const spec = this.specs[i]![name]!;
-        if (!chosen(spec)) continue;
-        const fresh = this.slab(spec);
-        fill(fresh, old);
-        old.dispose();
-        parts[name] = fresh;
-      }
+  /** New slabs for some parts, filled from the old ones: for all of them, or for none where one finds no memory. */
+  private replace(
+    size: SlabSize,
+    chosen: (spec: StateSpec) => boolean,
+    fill: (fresh: Tensor, old: Tensor) => void,
+  ): void {
+    const moves: { readonly parts: Parts; readonly name: string; readonly fresh: Tensor }[] = [];
+    try {
+      for (const [i, parts] of this.layers.entries())
+        for (const [name, spec] of Object.entries(this.specs[i]!))
+          if (chosen(spec)) moves.push({ parts, name, fresh: this.slab(spec, size) });
+    } catch (error) {
+      for (const { fresh } of moves) fresh.dispose();
+      throw error;
+    }
+    if (moves.length > 0) this.version++;
+    this.count = size.slots;
+    this.capacity = size.capacity;
+    for (const { parts, name, fresh } of moves) {
+      const old = parts[name]!;
+      fill(fresh, old);
+      old.dispose();
+      parts[name] = fresh;
     }
   }
 

@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { readSafetensors, writeSafetensors } from "../../src/checkpoint/safetensors.ts";
+import { fromValues } from "../../src/checkpoint/safetensors-values.ts";
 import { fewLetters, modelOf } from "./models.ts";
 
 const hybrid = { pattern: ["gated-delta", "softmax"] };
@@ -59,6 +60,10 @@ test("states that are cut short, of another model or version are refused, and th
   assert.throws(() => target.load(rewritten({ format: "something" })), refused);
   for (const name of ["ids", "position", [...tensors.keys()].find((key) => key.startsWith("state."))!])
     assert.throws(() => target.load(rewritten({}, name)), refused, name);
+  const far = new Map([...tensors, ["position", fromValues(Float64Array.of(1e6), [1])]]);
+  const { room } = model.states;
+  assert.throws(() => target.load(writeSafetensors(far, metadata)), refused);
+  assert.equal(model.states.room, room);
   assert.deepEqual(await target.save(), before);
   target.load(rewritten({}));
   assert.deepEqual(target.logits, session.logits);
