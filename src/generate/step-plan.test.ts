@@ -142,6 +142,58 @@ test("a plan notices new weights, and takes no fresh memory from step to step", 
   device.close();
 });
 
+test("plans are kept by how lately they were used, those that take much memory not at all", async () => {
+  const device = await openWasm({ threads: 1 });
+  let records = 0;
+  const counted = new Proxy(device, {
+    get: (target, name) => {
+      if (name === "record") records++;
+      const value = Reflect.get(target, name, target);
+      return typeof value === "function" ? value.bind(target) : value;
+    },
+  });
+  const runner = runnerOn(counted, "linear");
+  const slots = Array.from({ length: 17 }, () => runner.takeSlot());
+  const step = (rows: number): number => {
+    const before = records;
+    runner.advance(slots.slice(0, rows), new Int32Array(rows));
+    return records - before;
+  };
+  for (let rows = 1; rows <= 17; rows++) for (let n = 0; n < 2; n++) assert.equal(step(rows), n);
+  assert.deepEqual([step(17), step(2), step(1), step(2), step(3)], [0, 0, 1, 0, 1]);
+  const { persistent } = device.info().bytes;
+  const wide = new Decoder({ vocabularySize: 300_000, width: 8, layers: 1, heads: 1, pattern: ["linear"] });
+  initialize(wide, device, new Random(3));
+  const large = new Runner(wide, counted);
+  const rows = Array.from({ length: 16 }, () => large.takeSlot());
+  const ask = (count: number) => large.advance(rows.slice(0, count), new Int32Array(count));
+  for (let i = 0; i < 3; i++) ask(16);
+  const held = device.info().bytes.persistent;
+  const before = records;
+  for (let i = 0; i < 3; i++) ask(16);
+  assert.deepEqual([device.info().bytes.persistent, records], [held, before]);
+  for (let i = 0; i < 6; i++) for (let count = 15; count > 12; count--) ask(count);
+  assert.ok(records > before, "fewer rows have plans");
+  assert.ok(device.info().bytes.persistent - persistent < 16 * 1.2e6 + 3 * 2 ** 24);
+  device.close();
+});
+
+test("a step that finds no memory for its plan leaves none behind, and steps are done anew when that goes on", async () => {
+  let refuses = false;
+  const device = await openWasm({ threads: 1, refuse: (bytes) => refuses && bytes === 4 * vocabulary });
+  const runner = runnerOn(device, "linear");
+  const slot = runner.takeSlot();
+  const step = () => runner.advance([slot], Int32Array.of(5));
+  step();
+  const { persistent } = device.info().bytes;
+  refuses = true;
+  assert.throws(step, { code: "E_OUT_OF_MEMORY" });
+  assert.equal(device.info().bytes.persistent, persistent);
+  refuses = false;
+  for (let i = 0; i < 3; i++) step();
+  device.close();
+});
+
 test("a recording says when it cannot be done again, and ends with its operands", async () => {
   const device = await openWasm({ threads: 1 });
   const storage = device.allocatePersistent("float32", 4);

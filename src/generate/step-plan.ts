@@ -11,6 +11,12 @@ import { roomFor } from "../nn/rotary.ts";
 /** Numbers of rows that have a plan at a time. */
 const mostPlans = 16;
 
+/**
+ * Bytes of a plan: all that a step makes stays where it is. With more of it kernels take so long that what JavaScript
+ * takes between them no longer counts.
+ */
+const mostPlanBytes = 16 * 2 ** 20;
+
 /** Tries to note a step down before it is left at that: first steps also pack weights and make tables. */
 const mostTries = 4;
 
@@ -30,6 +36,7 @@ interface StepPlan {
   readonly end: number;
   readonly logits: Tensor;
   readonly recording: Recording;
+  readonly bytes: number;
 }
 
 /**
@@ -47,6 +54,8 @@ export class StepPlans {
   readonly #plans = new Map<number, StepPlan>();
   readonly #seen = new Set<number>();
   #triesLeft: number;
+  /** Plans of more rows are too large. */
+  #mostRows = Number.POSITIVE_INFINITY;
   #weights = -1;
   #states = -1;
 
@@ -64,14 +73,15 @@ export class StepPlans {
     this.forgetStale(states);
     const furthest = Math.max(...slots.map((slot) => states.tokens(slot)));
     const plan = this.#plans.get(slots.length);
-    if (plan !== undefined && furthest < plan.end) return this.replay(plan, states, slots, ids);
-    if (plan !== undefined) {
-      release(plan);
-      this.#plans.delete(slots.length);
+    this.#plans.delete(slots.length);
+    if (plan !== undefined && furthest < plan.end) {
+      this.#plans.set(slots.length, plan);
+      return this.replay(plan, states, slots, ids);
     }
+    if (plan !== undefined) release(plan);
     const end = Math.min(roomFor(furthest + 1), states.room, this.#decoder.positions.room);
     // The first step of so many rows may be the only one; one beyond the last learned position has its error to tell.
-    const isWorthIt = this.#seen.has(slots.length) && furthest < end;
+    const isWorthIt = this.#seen.has(slots.length) && furthest < end && slots.length <= this.#mostRows;
     if (this.#triesLeft > 0 && isWorthIt) return this.record(states, slots, ids, end);
     this.#seen.add(slots.length);
     return scope(this.#device, () => {
@@ -104,26 +114,41 @@ export class StepPlans {
 
   /** One step, done and noted down; the note is kept where it can be done again. */
   private record(states: ModelState, slots: readonly number[], ids: Int32Array, end: number): Float32Array {
-    const device = this.#device;
-    const inputs = inputsFor(device, slots.length);
-    device.write(inputs.block.layout, told(states, slots, ids));
-    const { tokens, rows, positions, lengths, entries } = inputs;
-    const places = { positions, lengths, entries, last: end - 1 };
     const reads = states.lengthReads;
-    const { result: logits, recording } = device.record!(() =>
-      this.forward(tokens, { states, slots, rows, places }),
-    );
-    const plan = { inputs, end, logits, recording };
-    const values = valuesOf(logits);
     this.#triesLeft--;
+    const plan = this.note(states, slots, ids, end);
+    const values = valuesOf(plan.logits);
     if (states.lengthReads > reads) this.#triesLeft = 0;
-    if (states.lengthReads > reads || !recording.repeatable) release(plan);
+    if (states.lengthReads > reads || !plan.recording.repeatable) release(plan);
     else this.keep(slots.length, plan);
     return values;
   }
 
+  private note(states: ModelState, slots: readonly number[], ids: Int32Array, end: number): StepPlan {
+    const device = this.#device;
+    const before = device.info().bytes.persistent;
+    const inputs = inputsFor(device, slots.length);
+    try {
+      device.write(inputs.block.layout, told(states, slots, ids));
+      const { tokens, rows, positions, lengths, entries } = inputs;
+      const places = { positions, lengths, entries, last: end - 1 };
+      const { result: logits, recording } = device.record!(() =>
+        this.forward(tokens, { states, slots, rows, places }),
+      );
+      return { inputs, end, logits, recording, bytes: device.info().bytes.persistent - before };
+    } catch (error) {
+      inputs.block.dispose();
+      throw error;
+    }
+  }
+
   private keep(rows: number, plan: StepPlan): void {
     this.#triesLeft = mostTries;
+    if (plan.bytes > mostPlanBytes) {
+      this.#mostRows = rows - 1;
+      release(plan);
+      return;
+    }
     this.#plans.set(rows, plan);
     if (this.#plans.size <= mostPlans) return;
     const [oldest, first] = this.#plans.entries().next().value!;
@@ -137,6 +162,7 @@ export class StepPlans {
     if (weights === this.#weights && states.version === this.#states) return;
     this.dispose();
     this.#seen.clear();
+    this.#mostRows = Number.POSITIVE_INFINITY;
     this.#weights = weights;
     this.#states = states.version;
   }
