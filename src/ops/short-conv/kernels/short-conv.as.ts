@@ -100,6 +100,21 @@ function copyRow(to: usize, from: usize, bytes: usize): void {
   for (; i < bytes; i += 4) store<f32>(to + i, load<f32>(from + i));
 }
 
+/** Channels [from, to) of the last W - 1 tokens of sequence n, carried ones among them, to the final state. */
+function keepLast(args: usize, n: i32, first: i32, last: i32, from: i32, to: i32): void {
+  const channels = intAt(args, 9), past = intAt(args, 10) - 1;
+  const step = (<usize>intAt(args, 11)) << 2, stateStep = (<usize>channels) << 2;
+  const at = (<usize>from) << 2, bytes = (<usize>(to - from)) << 2;
+  const state = <usize>(n * past) * stateStep + at;
+  for (let i = 0; i < past; i++) {
+    const row = last - past + i;
+    const kept = pointerAt(args, 6) + state + <usize>i * stateStep;
+    if (row >= first) copyRow(kept, pointerAt(args, 0) + at + <usize>row * step, bytes);
+    else if ((intAt(args, 13) & HAS_INITIAL) == 0) memory.fill(kept, 0, bytes);
+    else copyRow(kept, pointerAt(args, 3) + state + <usize>(row - first + past) * stateStep, bytes);
+  }
+}
+
 /** One token of whole vectors of channels behind three carried ones, four taps: a step, in which nothing is used twice. */
 function stepFour(x: usize, past: usize, pastStep: usize, weight: usize, bias: usize, y: usize, bytes: usize, silu: bool): void {
   for (let at: usize = 0; at < bytes; at += 16) {
@@ -168,15 +183,7 @@ export function shortConv_block_forward(args: usize, begin: i32, end: i32, scrat
         }
       }
     }
-    if ((flags & HAS_FINAL) == 0) continue;
-    const at = (<usize>from) << 2, bytes = (<usize>(to - from)) << 2;
-    for (let i = 0; i < past; i++) {
-      const row = last - past + i;
-      const kept = pointerAt(args, 6) + stateRow + at + <usize>i * stateStep;
-      if (row >= first) copyRow(kept, pointerAt(args, 0) + at + <usize>row * step, bytes);
-      else if ((flags & HAS_INITIAL) == 0) memory.fill(kept, 0, bytes);
-      else copyRow(kept, pointerAt(args, 3) + stateRow + at + <usize>(row - first + past) * stateStep, bytes);
-    }
+    if ((flags & HAS_FINAL) != 0) keepLast(args, n, first, last, from, to);
   }
 }
 
