@@ -77,6 +77,26 @@ test("lsh shows a token itself only where there is nothing else, however long qu
   }
 });
 
+test("a value that is no number reaches nothing before it", () => {
+  for (const [T, rounds, group] of [
+    [90, 3, 12],
+    [150, 4, 32],
+  ] as const) {
+    const inputs = drawn(lsh, shapes(1, T, rounds));
+    const options: LshFormOptions = { group };
+    const width = 3 * 5;
+    for (const bad of [Number.NaN, Number.POSITIVE_INFINITY]) {
+      const data = inputs["v"]!.data.map((x, i) => (i < (T / 2) * width ? x : bad));
+      const spoilt = { ...inputs, v: { ...inputs["v"]!, data } };
+      for (const device of [host, wasm, threads]) {
+        const [sound, got] = [inputs, spoilt].map((own) => outputsOf(device, form, own, options)["output"]!);
+        assert.deepEqual(got!.data.slice(0, (T / 2) * width), sound!.data.slice(0, (T / 2) * width));
+        assert.ok(!got!.data.every(Number.isFinite));
+      }
+    }
+  }
+});
+
 const cut = ({ data, shape }: Values, from: number, to: number): Values => {
   const width = shape.slice(2).reduce((a, b) => a * b, 1);
   return { data: data.slice(from * width, to * width), shape: [1, to - from, ...shape.slice(2)] };

@@ -1,4 +1,5 @@
 // Attention inside the groups of the sorted sequence, read from and written to where tokens stand.
+import { finiteRows } from "../../../device/wasm/kernels/finite.as";
 import { gemmBlock, transposeBlock } from "../../../device/wasm/kernels/generated/tile.as";
 import { log4 } from "../../../device/wasm/kernels/log.as";
 import { storeExp8 } from "../../../device/wasm/kernels/math.as";
@@ -17,17 +18,19 @@ export function lsh_groups_forward(args: usize, begin: i32, end: i32, scratch: u
   const outputs = rows + floats(PANEL * max(job.keyWidth, job.valueWidth));
   const numbers = outputs + floats(PANEL * job.valueWidth);
   const s = numbers + floats(2 * PANEL);
+  const valueBytes = <usize>job.valueWidth << 2;
   for (let unit = begin; unit < end; unit++) {
     openGroup(job, g, unit);
+    const mayMix = finiteRows(g.valueRows, valueBytes, g.keys, job.valueWidth);
     for (let column = 0; column < g.count; column += PANEL) {
       const count = min(PANEL, g.count - column);
       const tokens = g.tokens + (<usize>(g.before + column) << 2);
       gatherRows(tokens, count, g.q, job.qToken, job.keyWidth, rows);
       scoreColumns(job, g, column, PANEL, rows, s);
       for (let c: usize = 0; c < <usize>PANEL << 2; c += 32) weigh(s + c, g.to - g.from, g.maxima + c, numbers + c);
-      const valueBytes = <usize>job.valueWidth << 2;
       const values = g.valueRows + <usize>g.from * valueBytes;
-      gemmBlock(job.valueWidth, PANEL, g.to - g.from, values, 4, valueBytes, s, PANEL << 2, outputs, PANEL << 2, 0);
+      if (mayMix) gemmBlock(job.valueWidth, PANEL, g.to - g.from, values, 4, valueBytes, s, PANEL << 2, outputs, PANEL << 2, 0);
+      else addSeen(job, s, g.to - g.from, values, outputs);
       for (let c: usize = 0; c < <usize>PANEL << 2; c += 32) divide(outputs + c, job.valueWidth, numbers + c);
       transposeBlock(job.valueWidth, count, outputs, PANEL << 2, rows, valueBytes);
       scatter(job, g, tokens, count, rows, numbers + (PANEL << 2));
@@ -73,6 +76,18 @@ function sumRows(s: usize, rows: i32, sums: usize): void {
   }
   v128.store(sums, f32x4.add(l0, l2));
   v128.store(sums, f32x4.add(l1, l3), 16);
+}
+
+/** The same sums without pairs of weight 0, which times a NaN or an infinity is none. */
+function addSeen(job: Job, s: usize, keys: i32, values: usize, outputs: usize): void {
+  const row: usize = PANEL << 2, valueBytes = <usize>job.valueWidth << 2;
+  memory.fill(outputs, 0, <usize>job.valueWidth * row);
+  for (; keys > 0; keys--) {
+    for (let c: usize = 0; c < row; c += 4)
+      if (load<f32>(s + c) != 0) gemmBlock(job.valueWidth, 1, 1, values, 4, valueBytes, s + c, row, outputs + c, row, 1);
+    s += row;
+    values += valueBytes;
+  }
 }
 
 function divide(outputs: usize, rows: i32, factors: usize): void {
