@@ -115,7 +115,8 @@ function percentText(share: number): string {
   return `${Math.round(100 * share)} %`;
 }
 
-function ratioText(ratio: number): string {
+function ratioText(ratio: number | undefined): string {
+  if (ratio === undefined) return "";
   return ratio >= 100 ? String(Math.round(ratio)) : ratio.toPrecision(3);
 }
 
@@ -124,7 +125,7 @@ function paperLine(rows: readonly HeadlineRow[]): string {
   return headlineModels
     .flatMap(({ name, paper }) => {
       const own = rows.find((row) => row.model === name && row.method === "softmax-matrix");
-      if (own === undefined) return [];
+      if (own?.ratio === undefined) return [];
       return [
         `${name}: ${ratioText(own.ratio)} times the whole matrix here, ${paper["ratio"]} times in the paper`,
       ];

@@ -58,7 +58,7 @@ export async function* headline(
         await new Promise((resolve) => setTimeout(resolve, 0));
       }
       options.onLimits?.(machine);
-      const linear = done.find(({ method }) => method === headlineMethods[0])?.seconds ?? Number.NaN;
+      const linear = done.find(({ method }) => method === headlineMethods[0])?.seconds;
       for (const one of done) yield rowOf(one, machine, linear);
     }
   } finally {

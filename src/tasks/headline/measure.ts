@@ -18,8 +18,8 @@ export interface HeadlineRow {
   readonly shape: readonly number[];
   readonly method: string;
   readonly imagesPerSecond: number;
-  /** How many times as fast linear is. */
-  readonly ratio: number;
+  /** How many times as fast linear is; absent where linear was not measured. */
+  readonly ratio?: number;
   /** Share of the floor: the larger of operations over the peak and bytes over the bandwidth. */
   readonly floorShare: number;
   /**
@@ -270,14 +270,15 @@ export async function measureMethod(
 }
 
 /** A row of the table: what was measured beside the machine's limits and linear's seconds an image. */
-export function rowOf(done: Measured, machine: MachineLimits, linear: number): HeadlineRow {
+export function rowOf(done: Measured, machine: MachineLimits, linear: number | undefined): HeadlineRow {
   const { method, model, seconds, bytesPerImage, batch, measured } = done;
   const { height, width, channels } = model.shape;
   const floors = floorsOf(method, model, done.outputWidth, batch, machine);
   const paper = model.paper[method.id];
   return {
     ...{ model: model.name, shape: [height, width, channels], method: method.id },
-    ...{ imagesPerSecond: 1 / seconds, ratio: seconds / linear },
+    ...{ imagesPerSecond: 1 / seconds },
+    ...(linear === undefined ? {} : { ratio: seconds / linear }),
     ...{ floorShare: floors.whole / seconds, partsShare: floors.parts / seconds },
     ...{ bytesPerImage, batch, measured },
     ...(paper === undefined ? {} : { paper }),
