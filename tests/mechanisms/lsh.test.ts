@@ -167,6 +167,15 @@ for (const [name, own] of Object.entries(kinds)) {
   });
 }
 
+test("a group of lsh takes no more memory than its tokens", async () => {
+  const device = await openWasm({ threads: 1 });
+  const inputs = drawn(lsh, shapes(1, 10, 2));
+  const of = (group: number) => outputsOf(device, form, inputs, { group } as LshFormOptions);
+  assert.deepEqual(of(2 ** 30), of(10));
+  assert.ok(device.info().bytes.peak < 2 ** 20);
+  device.close();
+});
+
 test("lsh refuses what makes no sense", () => {
   const inputs = drawn(lsh, shapes(1, 6, 1));
   const call = (own: ValueInputs, options: LshFormOptions = {}) => outputsOf(host, form, own, options);

@@ -48,5 +48,7 @@ function sorted(q: Tensor, { rotations, group }: LshChoices): { order: Tensor; g
  */
 export function attendHashed(q: Tensor, v: Tensor, choices: LshChoices): Tensor {
   if (q.size === 0 || v.size === 0) return full(q.device, v.shape, 0, { dtype: v.dtype });
-  return attendGroups({ q, k: l2Norm(q, { eps: 1e-6 }), v, ...sorted(q, choices) }, choices);
+  // A group beyond all tokens is a group of all: kernels keep room for whole groups.
+  const own = { ...choices, group: Math.min(choices.group, q.shape[1]!) };
+  return attendGroups({ q, k: l2Norm(q, { eps: 1e-6 }), v, ...sorted(q, own) }, own);
 }
