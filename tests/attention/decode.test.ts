@@ -25,7 +25,8 @@ const devices: Record<string, Device> = { host };
 
 before(async () => {
   devices.a1 = await openWasm({ tier: "a", threads: 1, poison: true });
-  devices.b2 = await openWasm({ tier: "b", threads: 2, poison: true });
+  // Tier C where there is one, else B.
+  devices.c2 = await openWasm({ tier: "c", threads: 2, poison: true });
 });
 
 after(() => {

@@ -27,7 +27,8 @@ let wasm: Device;
 let threads: Device;
 
 before(async () => {
-  wasm = await openWasm({ tier: "b", threads: 1, poison: true });
+  // Tier C where there is one, else B.
+  wasm = await openWasm({ tier: "c", threads: 1, poison: true });
   threads = await openWasm({ tier: "a", threads: 3, poison: true });
 });
 
