@@ -128,6 +128,7 @@ test("what experiment images and headline cannot do ends with 2 and says what th
       ["images --data nowhere", /there is no set and no folder "nowhere": expected one of mnist, /],
       ["headline --models gray", /unknown model "gray": expected some of grey, colour/],
       ["headline --methods gpt --models grey", /unknown method "gpt": expected some of linear, /],
+      ["headline --whole-seconds -1", /a whole number >= 0 is expected/],
     ] as const;
     for (const [line, message] of cases) {
       const { code, stderr } = await linnet(folder, ["experiment", ...line.split(" ")]);

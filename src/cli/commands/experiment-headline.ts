@@ -11,7 +11,7 @@ import {
 } from "../../tasks/headline/index.ts";
 import { type DeviceOptions, describeDevice, openDevice } from "../device.ts";
 import { withInterrupt } from "../exit.ts";
-import { deviceFlags, finiteNumber, positiveInteger } from "../flags.ts";
+import { deviceFlags, positiveInteger, wholeNumber } from "../flags.ts";
 
 const mebibyte = 2 ** 20;
 
@@ -38,7 +38,7 @@ export function experimentHeadline(experiment: Command): void {
         `what the images of one method may take beside its weights (default: ${headlineMemory / mebibyte}, or half of the machine's memory)`,
         positiveInteger,
       )
-      .option("--whole-seconds <number>", "longest run that makes whole images", finiteNumber, 20)
+      .option("--whole-seconds <count>", "longest run that makes whole images", wholeNumber, 20)
       .option("--json", "print JSON")
       .addHelpText(
         "after",
