@@ -108,6 +108,18 @@ export function dot(x: TypedArray, xAt: number, y: TypedArray, yAt: number, widt
   return sum;
 }
 
+/** y += factor · x, over `width` elements. */
+export function addScaled(
+  y: TypedArray,
+  yAt: number,
+  x: TypedArray,
+  xAt: number,
+  width: number,
+  factor: number,
+): void {
+  for (let c = 0; c < width; c++) y[yAt + c]! += factor * x[xAt + c]!;
+}
+
 /** Scores of a row against its keys. */
 export function scoresOf(job: HostJob, row: HostRow, keys: readonly number[]): number[] {
   const q = rowAt(job.strides.q, row.batch, row.token, row.head);

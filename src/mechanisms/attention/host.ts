@@ -1,7 +1,16 @@
 /** Attention in plain loops, one query after another: what the tiled kernels must agree with. */
 import type { HostKernel } from "../../device/device.ts";
-import type { TypedArray } from "../../tensor/dtype.ts";
-import { dot, type HostJob, type HostRow, keysOf, readJob, rowAt, rowsOf, scoresOf } from "./host-job.ts";
+import {
+  addScaled,
+  dot,
+  type HostJob,
+  type HostRow,
+  keysOf,
+  readJob,
+  rowAt,
+  rowsOf,
+  scoresOf,
+} from "./host-job.ts";
 
 /** Outputs, log-sum-exp and, where wanted, the largest score of every query. */
 export const forwardHost: HostKernel = (buffers, ints, floats) => {
@@ -136,17 +145,6 @@ function keyAt(job: HostJob, row: HostRow, j: number): number {
 
 function valueAt(job: HostJob, row: HostRow, j: number): number {
   return rowAt(job.strides.v, row.slot, row.keyBegin + j, row.keyHead);
-}
-
-function addScaled(
-  y: TypedArray,
-  yAt: number,
-  x: TypedArray,
-  xAt: number,
-  width: number,
-  factor: number,
-): void {
-  for (let c = 0; c < width; c++) y[yAt + c]! += factor * x[xAt + c]!;
 }
 
 function clearKeys(job: HostJob): void {

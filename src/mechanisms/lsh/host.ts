@@ -1,6 +1,7 @@
 /** Attention inside groups in plain loops, one query after another. */
 import type { HostKernel } from "../../device/device.ts";
 import type { TypedArray } from "../../tensor/dtype.ts";
+import { addScaled, dot } from "../attention/host-job.ts";
 
 /** The score of a token with itself: counts where there is nothing else. */
 const lowest = -1e30;
@@ -120,20 +121,3 @@ export const groupsBackwardHost: HostKernel = (...given) => {
     }
   }
 };
-
-function dot(x: TypedArray, xAt: number, y: TypedArray, yAt: number, width: number): number {
-  let sum = 0;
-  for (let c = 0; c < width; c++) sum += x[xAt + c]! * y[yAt + c]!;
-  return sum;
-}
-
-function addScaled(
-  y: TypedArray,
-  yAt: number,
-  x: TypedArray,
-  xAt: number,
-  width: number,
-  factor: number,
-): void {
-  for (let c = 0; c < width; c++) y[yAt + c]! += factor * x[xAt + c]!;
-}

@@ -53,7 +53,6 @@ export interface CostSizes extends PixelModelSizes {
 /** A way of making images, and what one step of it costs at least. */
 export interface HeadlineMethod {
   readonly id: string;
-  readonly title: string;
   readonly mixer: MixerChoice;
   /** Whether a step continues from a state; else it sees the whole prefix again. */
   readonly carries: boolean;
@@ -79,7 +78,6 @@ const group = 64;
 function lsh(rounds: number): HeadlineMethod {
   return {
     id: `lsh-${rounds}`,
-    title: `lsh, ${rounds} round${rounds === 1 ? "" : "s"}`,
     mixer: { id: "lsh", rounds, group },
     carries: false,
     // Queries are keys.
@@ -94,7 +92,6 @@ function lsh(rounds: number): HeadlineMethod {
 export const headlineMethods: readonly HeadlineMethod[] = [
   {
     id: "linear",
-    title: "linear, a fixed state",
     mixer: "linear",
     carries: true,
     squares: usualSquares,
@@ -104,7 +101,6 @@ export const headlineMethods: readonly HeadlineMethod[] = [
   },
   {
     id: "softmax-tiles",
-    title: "softmax, stateless, tiles",
     mixer: { id: "softmax", decoding: "stateless" },
     carries: false,
     squares: usualSquares,
@@ -113,7 +109,6 @@ export const headlineMethods: readonly HeadlineMethod[] = [
   },
   {
     id: "softmax-matrix",
-    title: "softmax, stateless, whole matrix",
     mixer: { id: "softmax", decoding: "matrix" },
     carries: false,
     squares: usualSquares,
@@ -122,7 +117,6 @@ export const headlineMethods: readonly HeadlineMethod[] = [
   },
   {
     id: "softmax-cache",
-    title: "softmax, a cache",
     mixer: { id: "softmax", decoding: "cache" },
     carries: true,
     squares: usualSquares,

@@ -1,4 +1,4 @@
-// The last one to three elements of a run: loads and stores that touch no neighbour.
+// Runs of a few floats, and the last one to three elements of one: loads and stores that touch no neighbour.
 
 /** The first `count` (1 to 3) floats at p in the low lanes, zero in the others. */
 export function loadLanes(p: usize, count: i32): v128 {
@@ -40,4 +40,17 @@ export function storeLanes(p: usize, x: v128, count: i32): void {
 @inline export function maxLanes(x: v128): f32 {
   const pairs = f32x4.max(x, i64x2.shuffle(x, x, 1, 0));
   return max<f32>(f32x4.extract_lane(pairs, 0), f32x4.extract_lane(pairs, 1));
+}
+
+/** Copies a row of floats, whose length is told in bytes: a call of memory.copy takes longer than a few of them do. */
+export function copyRow(to: usize, from: usize, bytes: usize): void {
+  let i: usize = 0;
+  for (; i + 64 <= bytes; i += 64) {
+    const a = v128.load(from + i), b = v128.load(from + i, 16), c = v128.load(from + i, 32), d = v128.load(from + i, 48);
+    v128.store(to + i, a);
+    v128.store(to + i, b, 16);
+    v128.store(to + i, c, 32);
+    v128.store(to + i, d, 48);
+  }
+  for (; i < bytes; i += 4) store<f32>(to + i, load<f32>(from + i));
 }

@@ -1,6 +1,7 @@
 // A tile of queries of one head and the panels of keys it sees. Scores are kept transposed, [keys, queries]: keys and
 // values are then plain left operands of a block product, and the statistics of a row are vectors over queries.
 import { gemmBlock, transposeBlock } from "../../../device/wasm/kernels/generated/tile.as";
+import { copyRow } from "../../../device/wasm/kernels/lanes.as";
 import { Job, rowsAt } from "./job.as";
 
 /** Queries that are scored, masked and normalised together: the widest register panel of any tier. */
@@ -228,29 +229,19 @@ export function openKeys(job: Job, tile: Tile, from: i32, to: i32): void {
   for (let j = from; j < to; j++) {
     const n = <usize>(j - from);
     const allowed = keyAllowed(job, tile, j);
-    copyRow(tile.keyCopy + n * keyBytes, tile.keyRows + n * kRow, keyBytes, allowed);
-    copyRow(tile.valueCopy + n * valueBytes, tile.valueRows + n * vRow, valueBytes, allowed);
+    const key = tile.keyCopy + n * keyBytes, value = tile.valueCopy + n * valueBytes;
+    if (allowed) {
+      copyRow(key, tile.keyRows + n * kRow, keyBytes);
+      copyRow(value, tile.valueRows + n * vRow, valueBytes);
+    } else {
+      memory.fill(key, 0, keyBytes);
+      memory.fill(value, 0, valueBytes);
+    }
   }
   tile.keyRows = tile.keyCopy;
   tile.keyRow = keyBytes;
   tile.valueRows = tile.valueCopy;
   tile.valueRow = valueBytes;
-}
-
-function copyRow(dst: usize, src: usize, bytes: usize, allowed: bool): void {
-  if (!allowed) {
-    memory.fill(dst, 0, bytes);
-    return;
-  }
-  let i: usize = 0;
-  for (; i + 64 <= bytes; i += 64) {
-    const a = v128.load(src + i), b = v128.load(src + i, 16), c = v128.load(src + i, 32), d = v128.load(src + i, 48);
-    v128.store(dst + i, a);
-    v128.store(dst + i, b, 16);
-    v128.store(dst + i, c, 32);
-    v128.store(dst + i, d, 48);
-  }
-  for (; i < bytes; i += 4) store<f32>(dst + i, load<f32>(src + i));
 }
 
 /** Whether key j may be seen at all. */

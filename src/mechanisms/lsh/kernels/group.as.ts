@@ -1,6 +1,7 @@
 // One group of the sorted sequence at hand: its tokens are the queries; its own and those of the group before are keys.
 // Scores are kept transposed, [keys, queries], so that what belongs to a query is a lane.
 import { gemmBlock } from "../../../device/wasm/kernels/generated/tile.as";
+import { copyRow } from "../../../device/wasm/kernels/lanes.as";
 import { packTransposed } from "../../attention/kernels/tile.as";
 
 /** The score of a token with itself: below all others, and finite, so that it counts where there is nothing else. */
@@ -98,16 +99,7 @@ function openPlaces(job: Job, g: Group, groups: usize): void {
 export function gatherRows(tokens: usize, count: i32, from: usize, stride: i32, width: i32, to: usize): void {
   const bytes = <usize>width << 2;
   for (const end = tokens + (<usize>count << 2); tokens < end; tokens += 4) {
-    const row = from + (<usize>load<i32>(tokens) * stride << 2);
-    let i: usize = 0;
-    for (; i + 64 <= bytes; i += 64) {
-      const a = v128.load(row + i), b = v128.load(row + i, 16), c = v128.load(row + i, 32), d = v128.load(row + i, 48);
-      v128.store(to + i, a);
-      v128.store(to + i, b, 16);
-      v128.store(to + i, c, 32);
-      v128.store(to + i, d, 48);
-    }
-    for (; i < bytes; i += 4) store<f32>(to + i, load<f32>(row + i));
+    copyRow(to, from + (<usize>load<i32>(tokens) * stride << 2), bytes);
     to += bytes;
   }
 }
@@ -136,8 +128,8 @@ export function scoreColumns(job: Job, g: Group, column: i32, width: i32, querie
   for (let c = 0; c < width; c += 8) {
     const at = s + (<usize>c << 2);
     const maxima = g.maxima + (<usize>c << 2);
-    if (g.round == 0) hideSelf(job, g, column + c, at, wide, maxima);
-    else hideRepeats(job, g, column + c, at, wide, maxima);
+    if (g.round == 0) hideEight(job, g, column + c, at, wide, maxima, false);
+    else hideEight(job, g, column + c, at, wide, maxima, true);
   }
   if (g.round == 0) setSelf(g, column, width, s, LOWEST);
 }
@@ -158,28 +150,12 @@ export function setSelf(g: Group, column: i32, width: i32, s: usize, value: f32)
   return causal ? i32x4.ge_s(key, query) : i32x4.eq(key, query);
 }
 
-function hideSelf(job: Job, g: Group, column: i32, s: usize, wide: usize, maxima: usize): void {
-  const own = g.tokens + (<usize>(g.before + column) << 2);
-  const query0 = v128.load(own), query1 = v128.load(own, 16);
-  const hidden = f32x4.splat(-Infinity);
-  const causal = job.causal;
-  let max0 = f32x4.splat(LOWEST), max1 = max0;
-  for (let at = g.tokens + (<usize>g.from << 2), end = g.tokens + (<usize>g.to << 2); at < end; at += 4) {
-    const key = v128.load32_splat(at);
-    const s0 = v128.bitselect(hidden, v128.load(s), isHidden(causal, key, query0));
-    const s1 = v128.bitselect(hidden, v128.load(s, 16), isHidden(causal, key, query1));
-    v128.store(s, s0);
-    v128.store(s, s1, 16);
-    max0 = f32x4.pmax(max0, s0);
-    max1 = f32x4.pmax(max1, s1);
-    s += wide;
-  }
-  v128.store(maxima, max0);
-  v128.store(maxima, max1, 16);
-}
-
-/** The same, and pairs that met in a round before: there they count. A token meets itself in the first round. */
-function hideRepeats(job: Job, g: Group, column: i32, s: usize, wide: usize, maxima: usize): void {
+/**
+ * Hides what eight queries may not see, with `repeats` also pairs that met in a round before: there they count, and there a
+ * token meets itself.
+ */
+// @ts-ignore: decorator
+@inline function hideEight(job: Job, g: Group, column: i32, s: usize, wide: usize, maxima: usize, repeats: bool): void {
   const own = g.tokens + (<usize>(g.before + column) << 2);
   const query0 = v128.load(own), query1 = v128.load(own, 16);
   const hidden = f32x4.splat(-Infinity), one = i32x4.splat(1);
@@ -187,19 +163,22 @@ function hideRepeats(job: Job, g: Group, column: i32, s: usize, wide: usize, max
   let max0 = f32x4.splat(LOWEST), max1 = max0;
   const toPlaces = g.places - g.tokens, row = g.placeRow;
   for (let at = g.tokens + (<usize>g.from << 2), end = g.tokens + (<usize>g.to << 2); at < end; at += 4) {
-    let query = own + toPlaces, place = at + toPlaces;
-    // A query sees its group and the one before: groups that are 0 or 1 apart, all others far as whole numbers.
-    let apart0 = i32x4.splat(-1), apart1 = apart0;
-    for (let r = g.round; r > 0; r--) {
-      const theirs = v128.load32_splat(place);
-      apart0 = i32x4.min_u(apart0, i32x4.sub(v128.load(query), theirs));
-      apart1 = i32x4.min_u(apart1, i32x4.sub(v128.load(query, 16), theirs));
-      query += row;
-      place += row;
-    }
     const key = v128.load32_splat(at);
-    const hides0 = v128.or(isHidden(causal, key, query0), i32x4.le_u(apart0, one));
-    const hides1 = v128.or(isHidden(causal, key, query1), i32x4.le_u(apart1, one));
+    let hides0 = isHidden(causal, key, query0), hides1 = isHidden(causal, key, query1);
+    if (repeats) {
+      let query = own + toPlaces, place = at + toPlaces;
+      // A query sees its group and the one before: groups that are 0 or 1 apart, all others far as whole numbers.
+      let apart0 = i32x4.splat(-1), apart1 = apart0;
+      for (let r = g.round; r > 0; r--) {
+        const theirs = v128.load32_splat(place);
+        apart0 = i32x4.min_u(apart0, i32x4.sub(v128.load(query), theirs));
+        apart1 = i32x4.min_u(apart1, i32x4.sub(v128.load(query, 16), theirs));
+        query += row;
+        place += row;
+      }
+      hides0 = v128.or(hides0, i32x4.le_u(apart0, one));
+      hides1 = v128.or(hides1, i32x4.le_u(apart1, one));
+    }
     const s0 = v128.bitselect(hidden, v128.load(s), hides0);
     const s1 = v128.bitselect(hidden, v128.load(s, 16), hides1);
     v128.store(s, s0);

@@ -1,3 +1,4 @@
+import { copyRow } from "../../../device/wasm/kernels/lanes.as";
 import { exp4 } from "../../../device/wasm/kernels/math.as";
 import { fma, intAt, pointerAt } from "../../../device/wasm/kernels/simd.as";
 
@@ -91,13 +92,6 @@ function forwardFour(x: usize, step: usize, past: usize, pastStep: usize, from: 
     source += step;
     target += yStep;
   }
-}
-
-/** A few channels of one token: a call of memory.copy takes longer than they do. */
-function copyRow(to: usize, from: usize, bytes: usize): void {
-  let i: usize = 0;
-  for (; i + 16 <= bytes; i += 16) v128.store(to + i, v128.load(from + i));
-  for (; i < bytes; i += 4) store<f32>(to + i, load<f32>(from + i));
 }
 
 /** Channels [from, to) of the last W - 1 tokens of sequence n, carried ones among them, to the final state. */
