@@ -17,9 +17,8 @@ export function roomFor(positions: number): number {
 export class Rotary {
   readonly width: number;
   readonly base: number;
-  #table: RotaryTable | undefined;
-  /** Shorter tables from before: steps that were noted down still read them. All of them together are no larger. */
-  readonly #outgrown: RotaryTable[] = [];
+  /** The longest one last: steps that were noted down still read shorter ones, which together are no larger. */
+  readonly #tables: RotaryTable[] = [];
 
   constructor(options: RotaryModuleOptions) {
     this.width = options.width;
@@ -35,23 +34,21 @@ export class Rotary {
     return rotary(x, this.tableFor(x, last + 1), positions, { last });
   }
 
-  /** Frees the table. */
+  /** Frees the tables. */
   dispose(): void {
-    if (this.#table !== undefined) this.#outgrown.push(this.#table);
-    for (const { cosines, sines } of this.#outgrown.splice(0)) {
+    for (const { cosines, sines } of this.#tables.splice(0)) {
       cosines.dispose();
       sines.dispose();
     }
-    this.#table = undefined;
   }
 
   private tableFor(x: Tensor, positions: number): RotaryTable {
-    if (this.#table !== undefined && this.#table.cosines.device !== x.device) this.dispose();
-    if (this.#table === undefined || this.#table.positions < positions) {
-      if (this.#table !== undefined) this.#outgrown.push(this.#table);
-      const length = roomFor(positions);
-      this.#table = rotaryTable(x.device, { width: this.width, base: this.base, positions: length });
-    }
-    return this.#table;
+    const held = this.#tables.at(-1);
+    if (held !== undefined && held.cosines.device !== x.device) this.dispose();
+    else if (held !== undefined && held.positions >= positions) return held;
+    const length = roomFor(positions);
+    const table = rotaryTable(x.device, { width: this.width, base: this.base, positions: length });
+    this.#tables.push(table);
+    return table;
   }
 }
