@@ -16,11 +16,11 @@ function runnerOn(device: Device, id: string): Runner {
   return new Runner(decoder, device);
 }
 
-/** The same device, on which every step is done anew. */
-function withoutRecordings(device: Device): Device {
+/** The same device with another way of recording; without one every step is done anew. */
+function recordingBy(device: Device, record: Device["record"]): Device {
   return new Proxy(device, {
     get: (target, name) => {
-      if (name === "record") return undefined;
+      if (name === "record") return record;
       const value = Reflect.get(target, name, target);
       return typeof value === "function" ? value.bind(target) : value;
     },
@@ -31,7 +31,7 @@ test("planned steps have the bits of steps done anew, whatever happens to the ro
   const device = await openWasm({ threads: 1, poison: true });
   for (const id of ["linear", "gated-delta", "mamba2", "retention", "softmax"]) {
     const planned = runnerOn(device, id);
-    const anew = new Runner(planned.decoder, withoutRecordings(device));
+    const anew = new Runner(planned.decoder, recordingBy(device, undefined));
     const random = new Random(7);
     const rows: [number, number][] = [];
     for (let round = 0; round < 40; round++) {
@@ -88,15 +88,8 @@ test("steps that ask for positions are planned too, past the ends of their table
       };
       return { ...made, recording: Object.assign(made.recording, { replay: counting }) };
     };
-    const counted = new Proxy(device, {
-      get: (target, name) => {
-        if (name === "record") return record;
-        const value = Reflect.get(target, name, target);
-        return typeof value === "function" ? value.bind(target) : value;
-      },
-    });
-    const planned = new Runner(decoder, counted);
-    const anew = new Runner(decoder, withoutRecordings(device));
+    const planned = new Runner(decoder, recordingBy(device, record));
+    const anew = new Runner(decoder, recordingBy(device, undefined));
     const slots = [planned.takeSlot(), planned.takeSlot()];
     const others = [anew.takeSlot(), anew.takeSlot()];
     const random = new Random(7);
@@ -145,12 +138,9 @@ test("a plan notices new weights, and takes no fresh memory from step to step", 
 test("plans are kept by how lately they were used, those that take much memory not at all", async () => {
   const device = await openWasm({ threads: 1 });
   let records = 0;
-  const counted = new Proxy(device, {
-    get: (target, name) => {
-      if (name === "record") records++;
-      const value = Reflect.get(target, name, target);
-      return typeof value === "function" ? value.bind(target) : value;
-    },
+  const counted = recordingBy(device, (fn) => {
+    records++;
+    return device.record!(fn);
   });
   const runner = runnerOn(counted, "linear");
   const slots = Array.from({ length: 17 }, () => runner.takeSlot());
